@@ -327,16 +327,17 @@ class Life:
         before, under_way = self.here, len(self._state.stage.climbs) - 1
         stage = self._state.stage.tell(self.rng, self._asked, there.log_density - self._change)
         found = search.rivals(stage, stage.climbs[under_way:])
-        elsewhere = (*self._state.elsewhere, *found)
         if found:
             self._show(stage.climbs[under_way])
-        self._set(stage=None if stage.done else stage, elsewhere=elsewhere)
-        if stage.chosen is not stage.climbs[0] and (stage.done or self._walks_in_vain(stage)):
+        self._set(stage=None if stage.done else stage, elsewhere=(*self._state.elsewhere, *found))
+        if stage.done or self._walks_in_vain(stage):
             self._leave(stage)
         return self._moved(before, proposal)
 
     def _leave(self, stage):
-        """There is far more mass where another climb has ended: begin there, anew."""
+        """Begin anew where another climb has ended, if there is far more mass."""
+        if stage.chosen is stage.climbs[0]:
+            return
         stage = stage.led()
         position, change = self.from_arrival(stage.position.copy())
         here = self.here._replace(position=position, log_density=stage.log_density + change)
@@ -354,7 +355,7 @@ class Life:
         Not what lies lower: a surrogate has to be right where the chain is, see ``arrival.search``.
         """
         rows = np.arange(len(climb.positions)) >= climb.own
-        low = climb.log_densities.max() - search.BETTER - self.density.dim
+        low = climb.log_densities.max() - search.far_in_height(self.density.dim)
         own = self._state.own
         for row in np.flatnonzero(rows & (climb.log_densities > low)):
             x, change = self.from_arrival(climb.positions[row])

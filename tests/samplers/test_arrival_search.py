@@ -44,37 +44,63 @@ def test_a_chain_leaves_only_for_a_mode_that_is_far_higher(difference, where):
 
 
 def walked(difference, tune):
-    """(at which of so many tuning draws a life with five looks is in the other mode, whether in the end, the life)."""
+    """A life with five looks: (where it is in the other mode, of so many tuning draws, whether in the end, how often a
+    look has moved it, the life).
+    """
     log_density, rng = two_modes(difference, 30.0), np.random.default_rng(0)
     life = Life(AdaptiveMetropolis(), Density(2), rng)
     looks = rng.normal(30.0, 20.0, (5, 2))
     first = Point(HERE, log_density(HERE), NOWHERE.noise)
     life.put(first, lambda: arrival_search.init(HERE, first.log_density, looks=looks))
-    there = []
+    there, moved = [], 0
     for _ in range(tune):
-        life.draw(lambda proposal, _: Point(proposal.position, log_density(proposal.position), NOWHERE.noise))
+        climbing = life.climbing
+        told = life.draw(lambda proposal, _: Point(proposal.position, log_density(proposal.position), NOWHERE.noise))
+        moved += not climbing and told.proposal.move == "arrival" and told.accepted
         there.append(np.abs(life.here.position - 30.0).max() < 10.0)
     life.freeze()
-    return np.array(there), np.abs(life.here.position - 30.0).max() < 10.0, life
+    return np.array(there), np.abs(life.here.position - 30.0).max() < 10.0, moved, life
 
 
 def test_a_chain_does_not_walk_on_where_a_climb_has_come_far_above_it():
     """With one of three tuning draws throughout that climb ends after 89."""
-    there, at_last, life = walked(200.0, 400)
+    there, at_last, moved, life = walked(200.0, 400)
     assert there[-1]
     assert at_last
+    assert moved == 1
     assert np.argmax(there) < 60
     assert life.state.elsewhere == ()
-    there, at_last, _ = walked(5.0, 400)
+    there, at_last, moved, _ = walked(5.0, 400)
     assert not there.any()
     assert not at_last
+    assert moved == 0
 
 
 @pytest.mark.parametrize(("difference", "leaves"), [(200.0, True), (5.0, False)])
 def test_nor_when_tuning_ends_before_that_climb(difference, leaves):
-    there, at_last, _ = walked(difference, 35)
+    there, at_last, *_ = walked(difference, 35)
     assert not there.any()
     assert at_last == leaves
+
+
+@pytest.mark.parametrize(("narrower", "leaves"), [(1.0, True), (1e-6, False)])
+def test_nor_for_a_spike_that_is_far_higher_and_has_less_mass(narrower, leaves):
+    """While the next climb is under way: two unknowns, 30 nats higher, 0 or 28 nats narrower."""
+    own = arrive(two_modes(0.0)).climbs[0]
+    spike = arrival.moved(own, np.full(2, 12.0))
+    spike = spike._replace(factor=narrower * own.factor)
+    spike.evaluated.buffer[:, -1] += 30.0
+    under_way = arrival.init(HERE, own.log_density, start=np.zeros(2))
+    looks = np.zeros((3, 2))
+    stage = arrive(two_modes(0.0))._replace(climbs=(own, spike, under_way), starts=looks, budget=100, others=1)
+    assert not stage.done
+    assert stage.is_far_above(own.log_density) == leaves
+    assert not stage.is_far_above(own.log_density + 30.0)
+    life = Life(AdaptiveMetropolis(), Density(2), np.random.default_rng(0))
+    walked_to = own.position + 0.1
+    life.put(Point(walked_to, own.log_density, NOWHERE.noise), lambda: stage)
+    life.freeze()
+    assert np.array_equal(life.here.position, spike.position if leaves else walked_to)
 
 
 def test_without_looks_it_is_the_arrival():

@@ -77,14 +77,17 @@ class State(NamedTuple):
                 better = mass(climb) > mass(best) + BETTER
             else:
                 rise = climb.log_densities.max() - best.log_densities.max()
-                better = climb.done and rise > BETTER + len(self.scale)
+                better = climb.done and rise > far_in_height(len(self.scale))
             best = climb if better else best
         return best
 
     def is_far_above(self, height: float) -> bool:
-        """Whether a climb has come so far above the chain's own, and above ``height``, that a walk there is in vain."""
-        highest = [_top(climb) for climb in self.climbs]
-        return max(highest[1:], default=-math.inf) > max(highest[0], height) + BETTER + len(self.scale)
+        """Whether a climb has come so far above the chain's own, and above ``height``, that a walk there is in vain.
+
+        The one under way, or the one chosen: another that has ended may be higher, but has not far more mass.
+        """
+        highest = max(_top(self.last), _top(self.chosen))
+        return highest > max(_top(self.climbs[0]), height) + far_in_height(len(self.scale))
 
     def led(self) -> "State":
         """As if the climb that is chosen had been the chain's own; what is left of others goes on."""
@@ -193,6 +196,11 @@ def mass(climb: arrival.State) -> float:
     return float(_top(climb) + np.log(np.diag(climb.factor)).sum())
 
 
+def far_in_height(d: int) -> float:
+    """Nats by which a log density is far higher where widths are not known: one more for each of ``d`` of them."""
+    return BETTER + d
+
+
 def _top(climb):
     return float(climb.log_densities[climb.own :].max())  # the point that all share is in one mode
 
@@ -218,7 +226,7 @@ def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:
 
     A climb that ended in a flat part is compared with others of it; a walk may find the spike that has all the mass.
     """
-    return contains(rival, x) or log_density > rival.top + BETTER + len(x)
+    return contains(rival, x) or log_density > rival.top + far_in_height(len(x))
 
 
 def contains(mode: arrival.State | Rival, x: np.ndarray) -> bool:
