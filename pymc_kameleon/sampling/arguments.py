@@ -130,7 +130,7 @@ def evaluator(executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, 
         )
     if isinstance(density, FactoredDensity):
         return workers.Vectorized(density, density.batched())
-    batched = batched_log_density(model, step.vars, model.initial_point(), density.compile_kwargs)
+    batched = batched_log_density(density.source(model), step.vars, model.initial_point(), density.compile_kwargs)
     return workers.Vectorized(density, batched)
 
 
@@ -209,8 +209,8 @@ def starts_of(
         shapes = model.eval_rv_shapes()  # those of ``dims`` are not known otherwise
         given = [_point(model, p, rng, shapes) for p in points]
     initial = density.enter(density.ravel(given[0]))
-    scale, draws = look_at_prior(model, step.vars, given[0])
-    scale, draws = density.spread(scale), draws[np.isfinite(draws).all(axis=1)]
+    prior = look_at_prior(model, step.vars, given[0])
+    scale, draws = density.spread(prior), prior.draws[np.isfinite(prior.draws).all(axis=1)]
     if isinstance(initvals, (str, dict)) and initvals != "prior":
         starts = initial + jitter(scale) * rng.uniform(-1.0, 1.0, (chains, len(initial)))
         if initvals == "jitter" and isinstance(density, FactoredDensity):

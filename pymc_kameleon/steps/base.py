@@ -25,13 +25,13 @@ from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.life import Life
 from pymc_kameleon.samplers.option_types import check_types
 from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.steps.hierarchies.reparametrized_density import reparametrized_density
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.demands import renewal, seed_streams
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.options import CommonOptions, build, choose, continuous, described, full_point
 from pymc_kameleon.steps.prior_scale import Starts, angles
 from pymc_kameleon.steps.pytensor_internals import NotScalar
-from pymc_kameleon.steps.reparametrized_density import reparametrized_density
 from pymc_kameleon.steps.sampling_state import VERSION, KernelStepState, check
 from pymc_kameleon.steps.signatures import complete
 from pymc_kameleon.steps.told import advice, progress
@@ -366,7 +366,7 @@ class KernelStep(BlockedStep):
             begins_elsewhere = self._restart(point, x)
             before = life.here
             # what comes back from u differs in the last digits, and an angle may be in another period
-            if begins_elsewhere or density.reparametrized or len(density.circles):
+            if begins_elsewhere or density.entered or len(density.circles):
                 point = density.update(point, before.position)
         self._point = point
         told = life.tell(self._evaluate(life.ask(), before))
@@ -382,7 +382,7 @@ class KernelStep(BlockedStep):
         """The chain starts (True if elsewhere), or another step moved a variable: evaluate the log density there."""
         begins, density = self.position is None, self.density
         unmoved = not begins and density.is_at(x, self.position)
-        if unmoved and density.reparametrized:  # where a scale is small, x does not say what u is
+        if unmoved and density.entered:  # where a scale is small, x does not say what u is
             x = self.position.copy()
         else:  # a copy: the driver's memory may be overwritten after the draw
             x = density.enter(x)

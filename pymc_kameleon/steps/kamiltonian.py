@@ -17,6 +17,7 @@ from pymc_kameleon.samplers.schedule import ScheduleName
 from pymc_kameleon.steps.base import COUNT, SINGLE, KernelStep
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
+from pymc_kameleon.steps.hierarchies.reparametrized_density import as_if_centred
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import CommonOptions, described, unknown_option
 from pymc_kameleon.steps.signatures import default, given
@@ -69,9 +70,10 @@ class KamiltonianStep(KernelStep):
         While tuning, once there is a first surrogate: the probability a_t of fitting another after the t-th draw (the
         paper's algorithm 1), 1 / t, t^-1/2 or a function of t. Default: at intervals that grow by a half.
     parametrization : {"auto", "model"}, optional
-        With black boxes learned one by one. "auto" (default): location-scale priors with unknown parents are sampled in
-        non-centred coordinates, as far as the data say; draws are of the model's own variables all the same. "model":
-        as the model has them.
+        "auto" (default): with black boxes learned one by one, location-scale priors with unknown parents are sampled in
+        non-centred coordinates, as far as the data say; with "values", what is non-centred by hand (z ~ N(0, 1), and
+        mu + sigma z) is sampled as mu + sigma z. Draws are of the model's own variables all the same. "model": as the
+        model has them.
 
     Notes
     -----
@@ -200,6 +202,10 @@ class KamiltonianStep(KernelStep):
                 )  # fmt: skip
                 if density is not None:
                     return density
+        if self.variant == "values" and self._parametrization == "auto":
+            centred = as_if_centred(model, self.vars, point, compile_kwargs, owns_auxiliary)
+            if centred is not None:
+                return centred
         return super()._compile(model, point, compile_kwargs, owns_auxiliary)
 
     def _sampler_of(self, density, sampler):

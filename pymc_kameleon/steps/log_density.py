@@ -57,6 +57,7 @@ class LogDensity:
     given_work: tuple[int, ...] = ()  # what ``work`` was when the model was built
     circles = np.zeros(0, dtype=np.int64)  # (k,): the coordinates that are angles; see samplers/arrival/circles
     reparametrized = False  # its coordinates are not the model's, and are yet to be chosen
+    entered = False  # they are not the model's, and only ``enter`` says what they are
     movable: np.ndarray | bool = False  # (d,): the coordinates that are not the model's ...
     _placed: Callable[[np.ndarray], tuple[np.ndarray, float]]  # ... and, there, what they are: (x, log|dx/du|) at u
     _last: tuple = NOWHERE
@@ -173,9 +174,13 @@ class LogDensity:
         """The model's log density at ``x``, where this one is ``value``."""
         return value - self._at(x)[1]
 
-    def spread(self, scale: np.ndarray) -> np.ndarray:
-        """The prior's scale ``scale`` of the model's coordinates in those of this one: 1 where they are non-centred."""
-        return np.where(self.movable, 1.0, scale)
+    def spread(self, prior: Any) -> np.ndarray:
+        """The scale of ``prior`` (:class:`.prior_scale.Prior`) in these coordinates: 1 where they are non-centred."""
+        return np.where(self.movable, 1.0, prior.scale)
+
+    def source(self, model: Any) -> Any:
+        """The model whose log density this is, where ``model`` is the user's."""
+        return model
 
     def update(self, point: dict[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
         """A copy of ``point``, keys in the same order, with the variables of this vector set from ``x``."""

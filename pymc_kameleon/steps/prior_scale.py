@@ -47,11 +47,17 @@ def look_at_prior(model: pm.Model, variables: list, point: dict[str, np.ndarray]
         here = np.abs(np.asarray(point[variable.name], dtype=float)).ravel()
         transformed = model.rvs_to_transforms.get(model.values_to_rvs[variable]) is not None
         columns.append(draws.get(variable.name, np.full((DRAWS, here.size), np.nan)))
-        with np.errstate(all="ignore"):
-            spread = 0.5 * np.subtract(*np.quantile(columns[-1], [0.75, 0.25], axis=0))
-        usable = np.isfinite(spread) & (spread > 0.0)
-        scales.append(np.where(usable, spread, np.ones_like(here) if transformed else np.maximum(here, 1.0)))
+        scales.append(
+            half_interquartile_range(columns[-1], np.ones_like(here) if transformed else np.maximum(here, 1.0))
+        )
     return Prior(np.concatenate(scales), np.concatenate(columns, axis=1))
+
+
+def half_interquartile_range(draws: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Of ``draws`` (n, d); ``otherwise`` (d,) where they have none."""
+    with np.errstate(all="ignore"):
+        spread = 0.5 * np.subtract(*np.quantile(draws, [0.75, 0.25], axis=0))
+    return np.where(np.isfinite(spread) & (spread > 0.0), spread, otherwise)
 
 
 def jitter(scale: np.ndarray) -> np.ndarray:
@@ -83,7 +89,7 @@ class Starts:
         density, at_initial = self.density, self._is_initial(x)
         if not (at_initial or climbs):
             return None
-        scale = density.spread(self.prior.scale)
+        scale = density.spread(self.prior)
         start, looks, budget = None, None, 1
         if at_initial:
             start = x + jitter(scale) * rng.uniform(-1.0, 1.0, len(x))
@@ -102,7 +108,7 @@ class Starts:
         """
         if not self._is_initial(x):
             return None
-        scale = self.density.spread(self.prior.scale)
+        scale = self.density.spread(self.prior)
         beside = x + jitter(scale) * rng.uniform(-1.0, 1.0, (BESIDE, len(x)))
         for other in (*beside, *self.looks(rng, scale, ELSEWHERE)):
             there = evaluate(other, False)
@@ -112,7 +118,7 @@ class Starts:
 
     def _is_initial(self, x):
         density, initial = self.density, self.density.ravel(self.point)
-        return np.array_equal(density.enter(initial), x) if density.reparametrized else density.is_at(initial, x)
+        return np.array_equal(density.enter(initial), x) if density.entered else density.is_at(initial, x)
 
     def looks(self, rng: np.random.Generator, scale: np.ndarray, n: int = LOOKS) -> np.ndarray:
         """Where the second look begins: draws of the prior; around the initial point where it cannot be drawn from.
@@ -122,7 +128,7 @@ class Starts:
         draws = rng.choice(self.prior.draws, n, replace=False)
         box = 2.0 * jitter(scale) * rng.uniform(-1.0, 1.0, draws.shape)
         looks = np.where(np.isfinite(draws), draws, self.density.ravel(self.point) + box)
-        if not self.density.reparametrized:
+        if not self.density.entered:
             return looks
         entered = np.array([self.density.enter(x) for x in looks])
         return np.where(np.isfinite(entered), entered, box)

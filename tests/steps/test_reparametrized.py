@@ -9,11 +9,11 @@ import pymc_kameleon as pk
 from pymc_kameleon.numerics.evaluations import table
 from pymc_kameleon.plots.names import layout_of
 from pymc_kameleon.samplers import centring
+from pymc_kameleon.steps.hierarchies.reparametrized_density import reparametrized_density
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.reparametrized_density import reparametrized_density
 from tests import step_tester as tester
 from tests.step_tester import drive
-from tests.steps.test_coordinates import correlated, families, slopes
+from tests.steps.test_coordinates import by_hand, correlated, families, slopes
 from tests.support.hierarchies import BlackBox, log_density_of_schools, schools
 
 QUICK = {"mode": "FAST_COMPILE"}
@@ -28,7 +28,7 @@ def density(model, variables=None):
     return reparametrized_density(model, variables, model.initial_point(), QUICK)
 
 
-@pytest.fixture(scope="module", params=[families, pytest.param(correlated, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[families, by_hand, pytest.param(correlated, marks=pytest.mark.slow)])
 def model_and_density(request):
     model = request.param()
     return model, density(model), model.compile_logp(jacobian=True, **QUICK)

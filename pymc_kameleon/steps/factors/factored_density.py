@@ -74,6 +74,7 @@ class FactoredDensity(LogDensity):
         factors = self._factors(cut, model, initial_point, counts(shapes))
         self.parts_known: Split = Split(cut, shapes, factors, compile_kwargs)
         self.movable, self._zero = self.parts_known.movable, np.zeros(self.dim)
+        self._own = cut.coordinates.own
         self.alone = Alone(self._function, self.parts_known.order)
 
     def __call__(self, x: np.ndarray) -> float:
@@ -109,12 +110,12 @@ class FactoredDensity(LogDensity):
         for _ in range(self.parts_known.cut.coordinates.depth):
             _, _, _, location, log_scale = self.parts_known.places(v, self._zero)
             with np.errstate(all="ignore"):
-                v = (x - location) * np.exp(-log_scale)
+                v = np.where(self._own == 0.0, x, (x - location) * np.exp(-log_scale))
         return v
 
     def _placed(self, u):
         _, x, _, _, log_scale = self.parts_known.places(u, self._zero)
-        return x, float(log_scale.sum())
+        return x, float((self._own * log_scale).sum())
 
     def _shapes(self, cut, initial_point):
         """Of all outputs: as declared, or as they come at the centre of the priors that are moved."""

@@ -21,10 +21,10 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.traversal import ancestors
 
-from pymc_kameleon.steps.coordinates import Coordinates
 from pymc_kameleon.steps.factors.alike import consecutive, in_groups
 from pymc_kameleon.steps.factors.black_boxes import Box, Unsplittable, find_boxes, has_boxes, is_added
 from pymc_kameleon.steps.factors.probe import Factor, Inputs
+from pymc_kameleon.steps.hierarchies.coordinates import Coordinates
 from pymc_kameleon.steps.log_density import compile_for_numba
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.pytensor_internals import callable_from_numba, compile_strictly

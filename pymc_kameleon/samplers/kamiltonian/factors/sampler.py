@@ -7,7 +7,7 @@ Hamiltonian transitions on the surrogate, tested with one evaluation; beside the
 two are those of :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
 
 The position of the chain is v, the non-centred coordinates. All kernels work in u, partially non-centred
-(``steps.coordinates``); with J = log|dv/du| their ratios in v are
+(``steps.hierarchies.coordinates``); with J = log|dv/du| their ratios in v are
 
     surrogate      g(v) - g(v'),   g = f - J,
     random walk    J(u') - J(u),

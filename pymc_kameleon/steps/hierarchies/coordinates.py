@@ -12,6 +12,9 @@ and *replaces* the prior's term. Exactness hangs on not computing it as log F(x;
 x = mu + sigma z in floating point, x - mu is 0 as soon as sigma < 1e-16 |mu|, whatever z is. The prior of z would
 vanish there and z have infinite volume, into which chains disappear with an acceptance rate of 1.
 
+Whoever has written z ~ F(0, 1) and mu + sigma z has the model's own coordinates at lambda = 0, and the same u
+(:mod:`pymc_kameleon.steps.hierarchies.written_apart`).
+
 A multivariate normal with covariance L L' is one of these for each of its coordinates, given those before it:
 mu_i + sum_(j < i) L_ij z_j is the location, L_ii the scale. Effects that sum to zero are independent normals in the
 coordinates that PyMC gives them.
@@ -35,6 +38,9 @@ from pymc.distributions.transforms import LogTransform, ZeroSumTransform
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+
+from pymc_kameleon.steps.hierarchies import written_apart
+from pymc_kameleon.steps.hierarchies.written_apart import constant
 
 
 def _normal(z):
@@ -66,6 +72,7 @@ class Prior(NamedTuple):
     others: tuple[Variable, ...]
     log_density: Callable  # of z and the others, elementwise
     factor: Variable | None = None  # L of a multivariate normal; its diagonal is the scale
+    own: float = 1.0  # the model's lambda: 0 where it has z itself, and mu + sigma z elsewhere
 
 
 class Moved(NamedTuple):
@@ -92,8 +99,9 @@ class Coordinates:
         self.dim = ends[-1]
         # the variables that are moved; one that is left as the model has it is taken out
         self.priors: dict[Variable, Prior] = find_priors(model) if noncentred else {}
-        order = [model.rvs_to_values[rv] for rv in model.free_RVs]
-        self._order = sorted(self.layout, key=lambda entry: order.index(entry[0]))  # parents first
+        self.priors |= find_written_apart(model, self.priors) if noncentred else {}
+        self.order = _parents_first([model.rvs_to_values[rv] for rv in model.free_RVs], self.priors)
+        self._order = sorted(self.layout, key=lambda entry: self.order.index(entry[0]))
 
     @property
     def depth(self) -> int:
@@ -106,7 +114,15 @@ class Coordinates:
     @property
     def movable(self) -> np.ndarray:
         """The coordinates that are moved, bool, shape (d,)."""
-        return np.repeat([v in self.priors for v, *_ in self.layout], [w.stop - w.start for _, w, _ in self.layout])
+        return self._each(lambda v: v in self.priors)
+
+    @property
+    def own(self) -> np.ndarray:
+        """The lambda at which u is x, shape (d,)."""
+        return self._each(lambda v: self.priors[v].own if v in self.priors else 1.0)
+
+    def _each(self, value: Callable) -> np.ndarray:
+        return np.repeat([value(v) for v, *_ in self.layout], [w.stop - w.start for _, w, _ in self.layout])
 
     def unravel(self, x: Variable) -> dict:
         """The value variables as pieces of the vector ``x``."""
@@ -132,7 +148,7 @@ class Coordinates:
                 term = term - share * log_scale
             # where sigma is 0 or no number there is no density, whatever z is
             terms.append(pt.switch(pt.gt(scale, 0.0), term, -np.inf).sum())
-            values[variable] = (location + scale * z).astype(variable.dtype)
+            values[variable] = (location + scale * z if prior.own else z).astype(variable.dtype)
             whole[variable] = (values[variable], z, location, log_scale)
         x, v, location, log_scale = (
             pt.concatenate([whole[variable][i].ravel() for variable, *_ in self.layout]) for i in range(4)
@@ -150,7 +166,7 @@ class Coordinates:
         values, v = self.unravel(x), []
         for variable, where, shape in self.layout:
             prior, own = self.priors.get(variable), x[where].reshape(shape)
-            if prior is not None:
+            if prior is not None and prior.own:
                 # lambda = 1, where u is x
                 _, _, own, *_ = _place(prior, values, own, pt.ones_like(own))
             v.append(own.ravel())
@@ -198,6 +214,61 @@ def find_priors(model: Model) -> dict:
         if not unknowns.isdisjoint(ancestors([prior.location, prior.scale])):
             found[model.rvs_to_values[rv]] = prior
     return found
+
+
+def find_written_apart(model: Model, found: dict) -> dict:
+    """Those that somebody has non-centred by hand, by value variable; ``found`` are the others."""
+    graph, unknowns = written_apart.Graph(model), set(model.value_vars)
+    known = dict(found)
+    for rv in model.free_RVs:
+        kind, variable = type(rv.owner.op).__name__, model.rvs_to_values[rv]
+        if variable in known or kind not in FAMILIES or model.rvs_to_transforms.get(rv) is not None:
+            continue
+        *others, location, scale = rv.owner.op.dist_params(rv.owner)
+        if kind == "MvNormalRV" or (constant(location), constant(scale)) != (0.0, 1.0):
+            continue
+        use = graph.use(rv)
+        if use is None:
+            continue
+        scale, *graphs = model.replace_rvs_by_values([use.scale, *others, *use.terms])
+        others, terms = graphs[: len(others)], graphs[len(others) :]
+        # no variable may depend on itself
+        terms = [t for t in terms if not _depends({*ancestors([t])}, variable, known)]
+        if not unknowns.isdisjoint(ancestors([scale, *terms])) and not _depends({*ancestors([scale])}, variable, known):
+            location = pt.add(*terms) if len(terms) > 1 else terms[0] if terms else pt.zeros(())
+            known[variable] = Prior(location, scale, tuple(others), FAMILIES[kind], own=0.0)
+    return {v: prior for v, prior in known.items() if v not in found}
+
+
+def _depends(before: set, variable: Variable, priors: dict) -> bool:
+    """Whether what has ``before`` as its ancestors depends on ``variable`` by way of ``priors``."""
+    if variable in before:
+        return True
+    parents = [v for v in priors if v in before]
+    return any(_depends(set(ancestors(_graphs(priors[v]))), variable, priors) for v in parents)
+
+
+def _graphs(prior: Prior) -> list[Variable]:
+    return [a for a in (prior.location, prior.scale, *prior.others, prior.factor) if a is not None]
+
+
+def _parents_first(variables: list, priors: dict) -> list:
+    """``variables``, each after all that the location and scale of its prior depend on; else as they come."""
+    order: list = []
+
+    def visit(variable):
+        if variable in order:
+            return
+        if variable in priors:
+            before = set(ancestors(_graphs(priors[variable])))
+            for parent in variables:
+                if parent in before:
+                    visit(parent)
+        order.append(variable)
+
+    for variable in variables:
+        visit(variable)
+    return order
 
 
 def _prior(kind: str, parameters: list[Variable]) -> Prior:

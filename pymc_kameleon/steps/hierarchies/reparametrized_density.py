@@ -1,8 +1,8 @@
 """The log density of coordinates u in which a hierarchy is easy to move, for steps that need no more than its value.
 
 u = lambda mu + sigma^lambda z for every location-scale prior whose unknown parents the same step samples, see
-:mod:`pymc_kameleon.steps.coordinates`; everything else is as the model has it. What is compiled is the model's own
-graph with these priors' terms replaced: one evaluation a draw, as
+:mod:`pymc_kameleon.steps.hierarchies.coordinates`; everything else is as the model has it. What is compiled is the
+model's own graph with these priors' terms replaced: one evaluation a draw, as
 :class:`~pymc_kameleon.steps.log_density.LogDensity` makes.
 """
 
@@ -15,10 +15,11 @@ import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps import pytensor_internals
-from pymc_kameleon.steps.coordinates import Coordinates
 from pymc_kameleon.steps.factors.black_boxes import has_boxes
+from pymc_kameleon.steps.hierarchies.coordinates import Coordinates
 from pymc_kameleon.steps.log_density import NOWHERE, LogDensity
 from pymc_kameleon.steps.noise.noisy_factors import names
+from pymc_kameleon.steps.prior_scale import half_interquartile_range
 
 _log = logging.getLogger("pymc.kameleon")
 
@@ -26,10 +27,10 @@ _log = logging.getLogger("pymc.kameleon")
 class ReparametrizedDensity(LogDensity):
     """log p of u, partially centred by lambda; ``coordinates`` have the priors that are moved."""
 
-    reparametrized = True
+    reparametrized = entered = True
 
     def __init__(self, coordinates, model, initial_point, compile_kwargs=None, own_auxiliary=False):
-        self.movable = coordinates.movable
+        self.movable, self._own = coordinates.movable, coordinates.own
         start = self.noncentred
         centring = pytensor.shared(start, name="centring")
         moved, variables = _moved(model, coordinates, centring), [v for v, *_ in coordinates.layout]
@@ -54,7 +55,7 @@ class ReparametrizedDensity(LogDensity):
 
     def enter(self, x: np.ndarray) -> np.ndarray:
         """The coordinates u of ``x``, raveled from a point."""
-        return self.recast(x, self._share, np.ones(self.dim))[0]
+        return self.recast(x, self._share, self._own)[0]
 
     def log_scale(self, u: np.ndarray) -> np.ndarray:
         """Log sigma of the priors that are moved at ``u``, shape (d,); 0 elsewhere."""
@@ -85,8 +86,34 @@ class ReparametrizedDensity(LogDensity):
 
     def _placed(self, u):
         x, _, _, log_scale = self._places(u, self._share)
-        jacobian = float(((1.0 - self._share) * log_scale)[self.movable].sum())
+        jacobian = float(((self._own - self._share) * log_scale)[self.movable].sum())
         return np.where(self.movable, x, u), jacobian
+
+
+class AsIfCentred(ReparametrizedDensity):
+    """log p of mu + sigma z where somebody has written z: lambda = 1 throughout.
+
+    For surrogates of the log density, which have families for what is centred and take to it whatever the data say.
+    """
+
+    reparametrized = False  # there is nothing to choose
+
+    @property
+    def noncentred(self) -> np.ndarray:
+        """The lambda in which a chain begins, and stays."""
+        return np.ones(np.shape(self.movable))
+
+    def spread(self, prior) -> np.ndarray:
+        """See :meth:`.LogDensity.spread`; of the draws, where they are: mu may be far from 0."""
+        entered = np.array([self.enter(x) for x in prior.draws])
+        return np.where(self.movable, half_interquartile_range(entered, np.ones(self.dim)), prior.scale)
+
+    def source(self, model):
+        """See :meth:`.LogDensity.source`."""
+        values = {v.name: v for v in model.value_vars}
+        variables = [values[name] for name, *_ in self._layout]
+        coordinates = movable_coordinates(model, variables, model.initial_point(), by_hand_only=True)
+        return _moved(model, coordinates, pt.constant(self._share))
 
 
 def _moved(model, coordinates, centring):
@@ -101,7 +128,31 @@ def _moved(model, coordinates, centring):
 def reparametrized_density(
     model: pm.Model, variables: list, point: dict, compile_kwargs=None, own_auxiliary: bool = False
 ) -> ReparametrizedDensity | None:
-    """The log density of u; None where there is nothing to move.
+    """The log density of u; None where there is nothing to move."""
+    coordinates = movable_coordinates(model, variables, point)
+    if coordinates is None:
+        return None
+    density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
+    _log.info("Partially non-centred, as the data say: %s.", names(coordinates.priors))
+    return density
+
+
+def as_if_centred(
+    model: pm.Model, variables: list, point: dict, compile_kwargs=None, own_auxiliary: bool = False
+) -> AsIfCentred | None:
+    """The log density of what somebody has non-centred by hand, centred; None where nobody has."""
+    coordinates = movable_coordinates(model, variables, point, by_hand_only=True)
+    if coordinates is None:
+        return None
+    density = AsIfCentred(coordinates, model, point, compile_kwargs, own_auxiliary)
+    _log.info("Sampled as if they were written centred: %s.", names(coordinates.priors))
+    return density
+
+
+def movable_coordinates(
+    model: pm.Model, variables: list, point: dict, by_hand_only: bool = False
+) -> Coordinates | None:
+    """The coordinates, with the priors that are moved; None where there are none.
 
     A prior is moved if its unknown parents are among ``variables``: u would be another point whenever another step
     moved them, and what z is where sigma is small cannot be read off a point. Nor if a black box says where it is,
@@ -113,20 +164,18 @@ def reparametrized_density(
     coordinates = Coordinates(model, variables, point)
     others = set(model.value_vars) - set(variables)
     levels: dict = {}
-    for rv in model.free_RVs:  # parents first
-        variable = model.rvs_to_values[rv]
+    for variable in coordinates.order:
         prior = coordinates.priors.get(variable)
         if prior is None:
             continue
         given = [prior.location, prior.scale, *prior.others, *([] if prior.factor is None else [prior.factor])]
+        if by_hand_only and prior.own:
+            del coordinates.priors[variable]
+            continue
         before = set(ancestors(given))
         levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
         theirs = variable in others or not others.isdisjoint(before)
         # a random walk of scalars has as many levels as steps, and a graph that compiles for minutes
         if theirs or levels[variable] > 3 or has_boxes(given, model.value_vars):
             del coordinates.priors[variable], levels[variable]
-    if not 0 < len(coordinates.priors) <= 20:
-        return None
-    density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
-    _log.info("Partially non-centred, as the data say: %s.", names(coordinates.priors))
-    return density
+    return coordinates if 0 < len(coordinates.priors) <= 20 else None

@@ -1,0 +1,200 @@
+"""Hierarchies that somebody has non-centred by hand: z ~ F(0, 1), and mu + sigma z wherever it is used.
+
+That is right where the data say little of a group, and as wrong as centring is elsewhere where they say much: then mu
+and sigma can hardly move while z stays. In theta = mu + sigma z, and between the two, they can.
+
+Found in the model's graph: a product with something positive, and what is added to it. What is found decides about
+speed alone: for any mu and any sigma > 0 of other coordinates u = lambda mu + sigma^lambda z is a change of variables,
+wherever else z is used.
+"""
+
+import math
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc import Model
+from pymc.distributions.transforms import Interval, LogExpM1, LogTransform
+from pytensor import scalar
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Constant, Variable, equal_computations
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor import subtensor
+from pytensor.tensor.basic import get_underlying_scalar_constant_value as constant_value
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+ADVANCED = (AdvancedSubtensor, *(type(op) for op in (getattr(subtensor, "advanced_subtensor1", None),) if op))
+PARTS = (Subtensor, *ADVANCED)
+SAME = (scalar.Identity, scalar.Cast)
+# positive whatever they are given; where all that they are given is
+POSITIVE = (scalar.Exp, scalar.Softplus, scalar.Sigmoid)
+POSITIVE_OF_POSITIVE = (
+    scalar.Mul,
+    scalar.Add,
+    scalar.TrueDiv,
+    scalar.Sqrt,
+    scalar.Pow,
+    scalar.Sqr,
+    scalar.Reciprocal,
+    *SAME,
+)
+
+
+class Use(NamedTuple):
+    """A sum that a variable enters: the terms and scale z."""
+
+    terms: list[Variable]
+    scale: Variable
+
+
+class Graph:
+    """Of a model's random variables: what uses what, and what is positive."""
+
+    def __init__(self, model: Model):
+        self.model = model
+        self.clients: dict[Variable, list] = defaultdict(list)
+        nodes = {v.owner: None for v in ancestors([*model.basic_RVs, *model.potentials]) if v.owner}
+        for node in nodes:
+            for i, v in enumerate(node.inputs):
+                self.clients[v].append((node, i))
+
+    def use(self, rv: Variable) -> Use | None:
+        """Where ``rv`` is scaled by something positive, if it is always the same; moved by the same, or by nothing."""
+        found = list(self._uses(rv, rv, rv.ndim))
+        if not found or None in found or not all(_same(use.scale, found[0].scale) for use in found):
+            return None
+        return Use(_in_common([use.terms for use in found]), found[0].scale)
+
+    def _uses(self, v, rv, whole):
+        """Of ``v``, a part of ``rv`` with its last axes, ``whole`` in number, as they are; None of a use that differs.
+
+        Parts may have another location and scale each, where these are no single numbers.
+        """
+        for node, i in self.clients[v]:
+            op, kind = node.op, _kind(node)
+            if kind in SAME or isinstance(op, ViewOp):
+                yield from self._uses(node.outputs[0], rv, whole)
+            elif i == 0 and isinstance(op, (DimShuffle, *PARTS)):
+                yield from self._uses(node.outputs[0], rv, _left_whole(node, v, whole))
+            elif kind is scalar.Mul or (kind is scalar.TrueDiv and i == 0):
+                yield from self._scaled(node, i, kind, rv, whole)
+
+    def _scaled(self, node, i, kind, rv, whole):
+        others = [a for j, a in enumerate(node.inputs) if j != i]
+        # exactness hangs on this: where sigma is below 0 there is no u, and the posterior would be cut off
+        if not all(self.is_positive(a) for a in others):
+            yield None
+            return
+        product = others[0] if len(others) == 1 else pt.mul(*others)
+        scale = _fitting(1.0 / product if kind is scalar.TrueDiv else product, rv, whole)
+        if scale is None:
+            yield None
+            return
+        further = list(self._uses(node.outputs[0], rv, whole))  # scaled more than once
+        if further and None not in further:
+            yield from (Use(use.terms, scale * use.scale) for use in further)
+        else:
+            yield Use(_in_common(list(self._sums(node.outputs[0], rv, whole))), scale)
+
+    def _sums(self, v, rv, whole):
+        """What is added to ``v``, a list of terms for each way to go on from it."""
+        for node, i in self.clients[v]:
+            op, kind = node.op, _kind(node)
+            if kind is scalar.Add:
+                terms = [t for j, a in enumerate(node.inputs) if j != i for t in _terms(a)]
+                fitting = [t for t in (_fitting(t, rv, whole) for t in terms) if t is not None]
+                yield fitting + _in_common(list(self._sums(node.outputs[0], rv, whole)))
+            elif kind in SAME or isinstance(op, ViewOp):
+                yield from self._sums(node.outputs[0], rv, whole)
+            elif i == 0 and isinstance(op, (DimShuffle, *PARTS)):
+                yield from self._sums(node.outputs[0], rv, _left_whole(node, v, whole))
+            else:
+                yield []
+
+    def is_positive(self, v: Variable) -> bool:
+        """Whether ``v`` is known to be positive."""
+        if isinstance(v, Constant):
+            return bool(np.all(np.asarray(v.data) > 0.0))
+        if v in self.model.rvs_to_values:
+            return self._has_positive_support(v)
+        if v.owner is None:
+            return False
+        op, given = v.owner.op, v.owner.inputs
+        if isinstance(op, Elemwise):
+            kind = type(op.scalar_op)
+            return kind in POSITIVE or (kind in POSITIVE_OF_POSITIVE and all(map(self.is_positive, given)))
+        return isinstance(op, (DimShuffle, ViewOp, *PARTS)) and self.is_positive(given[0])
+
+    def _has_positive_support(self, rv):
+        transform = self.model.rvs_to_transforms.get(rv)
+        if isinstance(transform, Interval):
+            low, _ = transform.args_fn(*rv.owner.inputs)
+            return low is not None and constant(low) >= 0.0
+        return isinstance(transform, (LogTransform, LogExpM1))
+
+
+def _kind(node):
+    """What an elementwise node does."""
+    return type(node.op.scalar_op) if isinstance(node.op, Elemwise) else None
+
+
+def _terms(v) -> list[Variable]:
+    """What ``v`` is the sum of."""
+    bare = v
+    while bare.owner and isinstance(bare.owner.op, ViewOp):
+        bare = bare.owner.inputs[0]
+    if bare.owner and _kind(bare.owner) is scalar.Add:
+        return [t for a in bare.owner.inputs for t in _terms(a)]
+    return [v]
+
+
+def _in_common(ways: list[list[Variable]]) -> list[Variable]:
+    """The terms of the first that are in all."""
+    if not ways:
+        return []
+    return [t for t in ways[0] if all(any(_same(t, other) for other in way) for way in ways[1:])]
+
+
+def _same(a, b) -> bool:
+    """Whether two graphs compute the same."""
+    return _bare(a) is _bare(b) or equal_computations([_bare(a)], [_bare(b)])
+
+
+def _bare(v):
+    """``v`` without what only lays it out."""
+    while v.owner and (isinstance(v.owner.op, (DimShuffle, ViewOp))):
+        v = v.owner.inputs[0]
+    return v
+
+
+def _left_whole(node, v, whole):
+    """How many of the last axes a node that lays out ``v``, or takes a part of it, leaves as they are."""
+    op = node.op
+    if isinstance(op, DimShuffle):
+        kept = [axis for axis in op.new_order if axis != "x"]
+        as_they_are = kept == list(range(v.ndim)) and op.new_order[len(op.new_order) - v.ndim :] == tuple(kept)
+        return whole if as_they_are else 0
+    indices = getattr(op, "idx_list", None) or (0,)
+    of_the_first = isinstance(op, Subtensor) or len(node.inputs) == 2  # axes, rather than of any
+    if v.ndim > whole or any(isinstance(index, slice) for index in indices) or not of_the_first:  # a part of a part
+        return 0
+    return whole - len(indices)
+
+
+def _fitting(v, z, whole):
+    """``v`` so that it broadcasts to the last ``whole`` axes of ``z``; None if it does not."""
+    while v.ndim > whole and v.broadcastable[0]:
+        v = v[0]
+    pairs = zip(v.broadcastable[::-1], z.broadcastable[::-1], strict=False)
+    return v if v.ndim <= whole and all(a or not b for a, b in pairs) else None
+
+
+def constant(v) -> float:
+    """The value of ``v`` if all of it is one constant; NaN otherwise."""
+    try:
+        return float(constant_value(pt.as_tensor(v)))
+    except NotScalarConstantError:
+        return math.nan

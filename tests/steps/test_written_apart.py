@@ -1,0 +1,134 @@
+"""Hierarchies that somebody has non-centred by hand: what is found, what is not, and that it helps."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pymc_kameleon as pk
+from pymc_kameleon.steps.hierarchies.coordinates import find_priors, find_written_apart
+from pymc_kameleon.steps.hierarchies.reparametrized_density import AsIfCentred
+from tests.steps.test_coordinates import slopes
+
+GROUP = np.array([0, 1, 2, 2, 1])
+QUICK = {"mode": "FAST_COMPILE"}
+NAMES = "z w mu gamma sd rate bounded shifted x"
+
+
+def variables():
+    """A model's, by name: standard normals, a location, scales of several kinds."""
+    z, w = (pm.Normal(name, 0.0, 1.0, shape=3) for name in "zw")
+    mu, gamma = pm.Normal("mu"), pm.Normal("gamma")
+    sd, rate = pm.HalfNormal("sd"), pm.Gamma("rate", 2.0, 1.0)
+    return {
+        "z": z, "w": w, "mu": mu, "gamma": gamma, "sd": sd, "rate": rate, "bounded": pm.Uniform("bounded", 0.0, 3.0),
+        "shifted": pm.Uniform("shifted", -1.0, 3.0), "x": np.arange(3.0), "pm": pm, "pt": pt, "g": GROUP,
+    }  # fmt: skip
+
+
+def found(expression):
+    """(location, scale) of z where the model has ``expression``, at mu = 2, gamma = .5, sd = 3, rate = 4, bounded =
+    1.5 and w = (1, 2, 3); None where z is not moved.
+    """
+    with pm.Model() as model:
+        given = variables()
+        pm.Potential("seen", pt.sum(eval(expression, given)))
+    priors = find_written_apart(model, find_priors(model))
+    prior = priors.get(model.rvs_to_values[given["z"]])
+    if prior is None:
+        return None
+    values = {
+        "mu": 2.0, "gamma": 0.5, "sd_log__": np.log(3.0), "rate_log__": np.log(4.0), "w": np.array([1.0, 2.0, 3.0]),
+        "bounded_interval__": 0.0, "z": np.zeros(3), "shifted_interval__": 0.0,
+    }  # fmt: skip
+    function = pytensor.function(model.value_vars, [prior.location, prior.scale], on_unused_input="ignore", **QUICK)
+    return tuple(np.broadcast_to(np.squeeze(a), 3) for a in function(*(values[v.name] for v in model.value_vars)))
+
+
+@pytest.mark.parametrize(
+    ("expression", "location", "scale"),
+    [
+        ("mu + sd * z", 2.0, 3.0),
+        ("pm.Deterministic('theta', mu + z * sd)[g]", 2.0, 3.0),
+        ("mu + (z * sd)[g]", 2.0, 3.0),
+        ("(sd * z)[g] + gamma * g + mu", 2.0, 3.0),  # what is of the data's shape is no group's
+        ("mu + gamma * x + sd * z", 2.0 + 0.5 * np.arange(3), 3.0),
+        ("mu + sd * z[g]", 2.0, 3.0),
+        ("(mu + pt.stack([sd, rate, sd])) + (w * pt.exp(z[None, :])).sum() + sd * z", [5.0, 6.0, 5.0], 3.0),
+        ("pt.stack([mu + sd * z[i] for i in range(3)])", 2.0, 3.0),
+        ("mu + z / pt.sqrt(rate)", 2.0, 0.5),
+        ("mu + bounded * z", 2.0, 1.5),
+        ("gamma + z * sd * rate", 0.5, 12.0),
+        ("mu + pt.exp(gamma) * z", 2.0, np.exp(0.5)),
+        ("mu + sd * z + rate * w", 2.0 + 4.0 * np.arange(1.0, 4.0), 3.0),
+        ("(mu + sd * z).sum() * (gamma + sd * z)", 0.0, 3.0),  # two locations: none
+    ],
+)
+def test_what_is_found(expression, location, scale):
+    where = found(expression)
+    np.testing.assert_allclose(where[0], np.broadcast_to(location, 3))
+    np.testing.assert_allclose(where[1], np.broadcast_to(scale, 3))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "z + mu",  # with its own scale
+        "mu + gamma * z",  # which may be negative, and then has no logarithm
+        "mu + shifted * z",
+        "mu + sd * z + rate * z",  # which of the two?
+        "mu + z[:, None] * pt.exp(w)",  # three of each
+    ],
+)
+def test_what_is_not(expression):
+    assert found(expression) is None
+
+
+def test_no_variable_depends_on_itself():
+    """z scaled by e^w and w by e^z: one of them."""
+    with pm.Model() as model:
+        z, w = pm.Normal("z"), pm.Normal("w")
+        pm.Potential("seen", pt.exp(w) * z + pt.exp(z) * w)
+    assert len(find_written_apart(model, {})) == 1
+
+
+def groups(draws=20, n=6):
+    """Groups that the data know well."""
+    rng = np.random.default_rng(3)
+    group, true = np.repeat(np.arange(n), draws), 1.0 + 0.6 * rng.standard_normal(n)
+    with pm.Model() as model:
+        mu, sd = pm.Normal("mu", 0.0, 3.0), pm.HalfNormal("sd", 1.0)
+        theta = pm.Deterministic("theta", mu + sd * pm.Normal("z", shape=n))
+        pm.Poisson("seen", pt.exp(theta)[group], observed=rng.poisson(np.exp(true))[group])
+    return model
+
+
+def test_a_surrogate_of_the_log_density_has_them_centred():
+    """The density of u = mu + sigma z; the draws, and a log density for many points at once, are of the model."""
+    model = groups()
+    with model:
+        density = pk.KamiltonianStep(compile_kwargs=QUICK).density
+        assert type(pk.KamiltonianStep(compile_kwargs=QUICK, parametrization="model").density) is not AsIfCentred
+    rng = np.random.default_rng(1)
+    u = 0.7 * rng.standard_normal(density.dim)
+    x = density.leave(u)
+    np.testing.assert_allclose(u[2:], x[0] + np.exp(x[1]) * x[2:], rtol=1e-12)
+    point = density.update(model.initial_point(), u)
+    jacobian = np.linalg.slogdet(slopes(density.leave, u))[1]
+    np.testing.assert_allclose(density(u), model.compile_logp(**QUICK)(point) + jacobian, rtol=1e-6)
+    source = density.source(model)
+    there = {v.name: u[i] for v, i in zip(source.value_vars, (0, 1, slice(2, None)), strict=True)}
+    np.testing.assert_allclose(source.compile_logp(**QUICK)(there), density(u), rtol=1e-12)
+
+
+@pytest.mark.parametrize("parametrization", ["auto", "model"])
+def test_groups_that_the_data_know_well(parametrization):
+    """1,200 evaluations: hundreds of effective draws, and a handful as the model is written."""
+    with groups():
+        step = pk.KamiltonianStep(parametrization=parametrization)
+        run = pk.sample(step=step, max_evaluations=1200, random_seed=1, progressbar=False)
+    ess = az.ess(run, var_names=["mu", "sd", "theta"])
+    least = min(float(ess[name].min()) for name in ess)
+    assert least > 150 if parametrization == "auto" else least < 60
