@@ -176,6 +176,7 @@ def movable_coordinates(
         levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
         theirs = variable in others or not others.isdisjoint(before)
         # a random walk of scalars has as many levels as steps, and a graph that compiles for minutes
-        if theirs or levels[variable] > 3 or has_boxes(given, model.value_vars):
+        noisy = pytensor_internals.find_rng_nodes(given)  # u would be another point each time
+        if theirs or noisy or levels[variable] > 3 or has_boxes(given, model.value_vars):
             del coordinates.priors[variable], levels[variable]
     return coordinates if 0 < len(coordinates.priors) <= 20 else None
