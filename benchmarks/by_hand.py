@@ -11,7 +11,7 @@ from benchmarks import drive, provenance, report
 from pymc_kameleon.verdict import convergence
 
 RNG = np.random.default_rng(20261127)
-SEEDS, GROUP, X, TIMES = (1, 2), np.repeat(np.arange(6), 15), RNG.standard_normal(90), np.array([0.5, 1, 2, 4, 8])
+SEEDS, GROUP, X = (1, 2), np.repeat(np.arange(6), 15), RNG.standard_normal(90)
 INTERCEPT, SLOPE, NOISE = RNG.normal(1.0, 0.6, 6), RNG.normal(0.5, 0.3, 6), 0.4 * RNG.standard_normal(90)
 COUNTS = RNG.poisson(np.exp(INTERCEPT[GROUP]))
 
@@ -30,9 +30,6 @@ MODELS = {
     "intercepts and slopes": lambda: pm.Normal(
         "y", effect("a", 1.0, pm.Normal("mu"))[GROUP] + effect("b", 1.0, pm.Normal("nu"))[GROUP] * X,
         pm.HalfNormal("noise"), observed=INTERCEPT[GROUP] + SLOPE[GROUP] * X + NOISE),
-    "decay of six": lambda: pm.Normal(
-        "y", pm.Normal("log_dose") - pm.math.exp(effect("rate", 1.0, pm.Normal("mu", -1.0)))[:, None] * TIMES,
-        pm.HalfNormal("noise", 0.5), observed=1.5 - np.exp(SLOPE - 1.5)[:, None] * TIMES + NOISE[:30].reshape(6, 5)),
 }  # fmt: skip
 WAYS = {
     "pk.sample, 3,000 in all": lambda how, seed: pk.sample(

@@ -86,6 +86,33 @@ def test_what_is_not(expression):
     assert found(expression) is None
 
 
+@pytest.mark.parametrize(("expression", "first"), [("(L @ z).T", True), ("z @ L.T", False), ("(L @ z.T).T", False)])
+def test_vectors_by_a_cholesky_factor(expression, first):
+    with pm.Model() as model:
+        chol, *_ = pm.LKJCholeskyCov("L", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2), compute_corr=True)
+        given = {"L": chol, "z": pm.Normal("z", shape=(2, 3) if first else (3, 2)), "mu": pm.Normal("mu", shape=2)}
+        sums = eval(expression, given)
+        pm.Potential("seen", pt.sum(given["mu"] + (sums.T if sums.type.shape[-1] == 3 else sums)))
+    prior = find_written_apart(model, find_priors(model))[model.rvs_to_values[given["z"]]]
+    assert prior.first == first
+    value = np.array([0.1, 0.2, 0.3])
+    function = pytensor.function(
+        model.value_vars, [prior.location, prior.factor, prior.scale], on_unused_input="ignore", **QUICK
+    )
+    location, factor, scale = function(value, np.zeros((2, 3) if first else (3, 2)), [4.0, 5.0])
+    np.testing.assert_allclose(np.squeeze(location), [4.0, 5.0])
+    np.testing.assert_allclose(factor, [[np.exp(0.1), 0.0], [0.2, np.exp(0.3)]])
+    np.testing.assert_allclose(scale, np.exp([0.1, 0.3]))
+
+
+def test_another_matrix_is_no_cholesky_factor():
+    """Its diagonal may be negative."""
+    with pm.Model() as model:
+        z, mu = pm.Normal("z", shape=(3, 2)), pm.Normal("mu", shape=2)
+        pm.Potential("seen", pt.sum(z @ pt.set_subtensor(pt.zeros((2, 2))[[0, 1], [0, 1]], mu).T))
+    assert not find_written_apart(model, find_priors(model))
+
+
 def test_no_variable_depends_on_itself():
     """z scaled by e^w and w by e^z: one of them."""
     with pm.Model() as model:

@@ -72,6 +72,7 @@ class Prior(NamedTuple):
     others: tuple[Variable, ...]
     log_density: Callable  # of z and the others, elementwise
     factor: Variable | None = None  # L of a multivariate normal; its diagonal is the scale
+    first: bool = False  # whether that multivariate normal's vectors are along the first axis
     own: float = 1.0  # the model's lambda: 0 where it has z itself, and mu + sigma z elsewhere
 
 
@@ -175,6 +176,9 @@ class Coordinates:
 
 def _place(prior: Prior, values: dict, u: Variable, share: Variable | None) -> list[Variable]:
     """Location, scale, z and the prior's other parameters at ``u`` = lambda mu + sigma^lambda z, lambda = ``share``."""
+    if prior.first:  # vectors along the last axis, and back
+        placed = _place(prior._replace(first=False), values, u.T, None if share is None else share.T)
+        return [*(a.T for a in placed[:3]), *placed[3:]]
     matrix = [] if prior.factor is None else [prior.factor]
     location, scale, *others = clone_replace(
         [prior.location, prior.scale, *matrix, *prior.others], values, rebuild_strict=False
@@ -228,15 +232,17 @@ def find_written_apart(model: Model, found: dict) -> dict:
         if kind == "MvNormalRV" or (constant(location), constant(scale)) != (0.0, 1.0):
             continue
         use = graph.use(rv)
-        if use is None:
+        if use is None or (use.factor is not None and not 0 < (use.factor.type.shape[-1] or 0) <= WIDEST):
             continue
-        scale, *graphs = model.replace_rvs_by_values([use.scale, *others, *use.terms])
-        others, terms = graphs[: len(others)], graphs[len(others) :]
+        matrix = [] if use.factor is None else [use.factor]
+        scale, *graphs = model.replace_rvs_by_values([use.scale, *others, *matrix, *use.terms])
+        others, graphs = graphs[: len(others)], graphs[len(others) :]
+        factor, terms = (graphs[0], graphs[1:]) if matrix else (None, graphs)
         # no variable may depend on itself
         terms = [t for t in terms if not _depends({*ancestors([t])}, variable, known)]
         if not unknowns.isdisjoint(ancestors([scale, *terms])) and not _depends({*ancestors([scale])}, variable, known):
             location = pt.add(*terms) if len(terms) > 1 else terms[0] if terms else pt.zeros(())
-            known[variable] = Prior(location, scale, tuple(others), FAMILIES[kind], own=0.0)
+            known[variable] = Prior(location, scale, tuple(others), FAMILIES[kind], factor, use.first, own=0.0)
     return {v: prior for v, prior in known.items() if v not in found}
 
 

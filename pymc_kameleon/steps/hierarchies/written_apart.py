@@ -24,7 +24,8 @@ from pytensor.tensor import subtensor
 from pytensor.tensor.basic import get_underlying_scalar_constant_value as constant_value
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.math import Dot
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 
 ADVANCED = (AdvancedSubtensor, *(type(op) for op in (getattr(subtensor, "advanced_subtensor1", None),) if op))
 PARTS = (Subtensor, *ADVANCED)
@@ -44,10 +45,12 @@ POSITIVE_OF_POSITIVE = (
 
 
 class Use(NamedTuple):
-    """A sum that a variable enters: the terms and scale z."""
+    """A sum that a variable enters: the terms, and scale z; or L z, with the scales on the diagonal of L."""
 
     terms: list[Variable]
     scale: Variable
+    factor: Variable | None = None  # L
+    first: bool = False  # whether it is of vectors along the first axis of z, rather than the last
 
 
 class Graph:
@@ -62,7 +65,13 @@ class Graph:
                 self.clients[v].append((node, i))
 
     def use(self, rv: Variable) -> Use | None:
-        """Where ``rv`` is scaled by something positive, if it is always the same; moved by the same, or by nothing."""
+        """Where ``rv`` is scaled by something positive, if it is always the same; moved by the same, or by nothing.
+
+        Or where it is a matrix, multiplied once by the Cholesky factor of a covariance.
+        """
+        vectors = [use for use in self._vector_uses(rv, rv, False) if use is not None]
+        if len(vectors) == 1:
+            return vectors[0]
         found = list(self._uses(rv, rv, rv.ndim))
         if not found or None in found or not all(_same(use.scale, found[0].scale) for use in found):
             return None
@@ -114,6 +123,41 @@ class Graph:
             else:
                 yield []
 
+    def _vector_uses(self, v, rv, transposed):
+        for node, i in self.clients[v]:
+            op = node.op
+            if isinstance(op, ViewOp):
+                yield from self._vector_uses(node.outputs[0], rv, transposed)
+            elif _transposes(op):
+                yield from self._vector_uses(node.outputs[0], rv, not transposed)
+            elif rv.ndim == 2 and isinstance(getattr(op, "core_op", op), Dot):
+                yield self._multiplied(node, i, rv, transposed)
+
+    def _multiplied(self, node, i, rv, transposed):
+        factor = _seen_through(node.inputs[1 - i])
+        if i == 0 and not (factor.owner and _transposes(factor.owner.op)):  # z L', of rows
+            return None
+        factor = factor if i else _seen_through(factor.owner.inputs[0])
+        if not self._is_factor(factor):
+            return None
+        rows = [node.outputs[0]]
+        if i:  # L z, of columns
+            rows = [n.outputs[0] for n in self._followed(rows[0]) if _transposes(n.op)]
+        terms = _in_common([terms for v in rows for terms in self._sums(v, rv, 2)])
+        return Use(terms, pt.diagonal(factor), factor, bool(i) != transposed)
+
+    def _followed(self, v):
+        """The nodes that use ``v``, as it is."""
+        for node, _ in self.clients[v]:
+            yield from self._followed(node.outputs[0]) if isinstance(node.op, ViewOp) else (node,)
+
+    def _is_factor(self, v):
+        """Whether ``v`` is what PyMC unpacks from ``LKJCholeskyCov``: lower triangular, its diagonal positive."""
+        if not v.owner or not isinstance(v.owner.op, AdvancedIncSubtensor):
+            return False
+        packed = v.owner.inputs[1]
+        return packed in self.model.rvs_to_values and type(packed.owner.op).__name__ == "_LKJCholeskyCovRV"
+
     def is_positive(self, v: Variable) -> bool:
         """Whether ``v`` is known to be positive."""
         if isinstance(v, Constant):
@@ -141,11 +185,21 @@ def _kind(node):
     return type(node.op.scalar_op) if isinstance(node.op, Elemwise) else None
 
 
+def _transposes(op) -> bool:
+    """Whether an Op transposes a matrix."""
+    return isinstance(op, DimShuffle) and tuple(op.new_order) == (1, 0)
+
+
+def _seen_through(v):
+    """``v`` without its name."""
+    while v.owner and isinstance(v.owner.op, ViewOp):
+        v = v.owner.inputs[0]
+    return v
+
+
 def _terms(v) -> list[Variable]:
     """What ``v`` is the sum of."""
-    bare = v
-    while bare.owner and isinstance(bare.owner.op, ViewOp):
-        bare = bare.owner.inputs[0]
+    bare = _seen_through(v)
     if bare.owner and _kind(bare.owner) is scalar.Add:
         return [t for a in bare.owner.inputs for t in _terms(a)]
     return [v]
