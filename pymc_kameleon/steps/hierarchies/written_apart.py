@@ -32,16 +32,8 @@ PARTS = (Subtensor, *ADVANCED)
 SAME = (scalar.Identity, scalar.Cast)
 # positive whatever they are given; where all that they are given is
 POSITIVE = (scalar.Exp, scalar.Softplus, scalar.Sigmoid)
-POSITIVE_OF_POSITIVE = (
-    scalar.Mul,
-    scalar.Add,
-    scalar.TrueDiv,
-    scalar.Sqrt,
-    scalar.Pow,
-    scalar.Sqr,
-    scalar.Reciprocal,
-    *SAME,
-)
+POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Add, scalar.TrueDiv, scalar.Sqrt, scalar.Sqr, scalar.Reciprocal, *SAME)
+DEEPEST = 20  # nodes: a loop over time is a graph as deep as the series is long
 
 
 class Use(NamedTuple):
@@ -59,6 +51,7 @@ class Graph:
     def __init__(self, model: Model):
         self.model = model
         self.clients: dict[Variable, list] = defaultdict(list)
+        self._positive: dict[Variable, bool] = {}
         nodes = {v.owner: None for v in ancestors([*model.basic_RVs, *model.potentials]) if v.owner}
         for node in nodes:
             for i, v in enumerate(node.inputs):
@@ -108,18 +101,18 @@ class Graph:
         else:
             yield Use(_in_common(list(self._sums(node.outputs[0], rv, whole))), scale)
 
-    def _sums(self, v, rv, whole):
+    def _sums(self, v, rv, whole, depth=DEEPEST):
         """What is added to ``v``, a list of terms for each way to go on from it."""
-        for node, i in self.clients[v]:
-            op, kind = node.op, _kind(node)
+        for node, i in self.clients[v] if depth else ():
+            op, kind, on = node.op, _kind(node), (node.outputs[0], rv)
             if kind is scalar.Add:
                 terms = [t for j, a in enumerate(node.inputs) if j != i for t in _terms(a)]
                 fitting = [t for t in (_fitting(t, rv, whole) for t in terms) if t is not None]
-                yield fitting + _in_common(list(self._sums(node.outputs[0], rv, whole)))
+                yield fitting + _in_common(list(self._sums(*on, whole, depth - 1)))
             elif kind in SAME or isinstance(op, ViewOp):
-                yield from self._sums(node.outputs[0], rv, whole)
+                yield from self._sums(*on, whole, depth - 1)
             elif i == 0 and isinstance(op, (DimShuffle, *PARTS)):
-                yield from self._sums(node.outputs[0], rv, _left_whole(node, v, whole))
+                yield from self._sums(*on, _left_whole(node, v, whole), depth - 1)
             else:
                 yield []
 
@@ -158,19 +151,26 @@ class Graph:
         packed = v.owner.inputs[1]
         return packed in self.model.rvs_to_values and type(packed.owner.op).__name__ == "_LKJCholeskyCovRV"
 
-    def is_positive(self, v: Variable) -> bool:
+    def is_positive(self, v: Variable, depth: int = DEEPEST) -> bool:
         """Whether ``v`` is known to be positive."""
+        if v not in self._positive:
+            self._positive[v] = depth > 0 and self._is_positive(v, depth - 1)
+        return self._positive[v]
+
+    def _is_positive(self, v, depth):
         if isinstance(v, Constant):
             return bool(np.all(np.asarray(v.data) > 0.0))
         if v in self.model.rvs_to_values:
             return self._has_positive_support(v)
-        if v.owner is None:
+        if v.owner is None or not v.dtype.startswith("float"):
             return False
-        op, given = v.owner.op, v.owner.inputs
-        if isinstance(op, Elemwise):
-            kind = type(op.scalar_op)
-            return kind in POSITIVE or (kind in POSITIVE_OF_POSITIVE and all(map(self.is_positive, given)))
-        return isinstance(op, (DimShuffle, ViewOp, *PARTS)) and self.is_positive(given[0])
+        op, given, kind = v.owner.op, v.owner.inputs, _kind(v.owner)
+        if kind in POSITIVE:
+            return True
+        if kind in POSITIVE_OF_POSITIVE:
+            return all(self.is_positive(a, depth) for a in given)
+        of_the_first = kind is scalar.Pow or isinstance(op, (DimShuffle, ViewOp, *PARTS))
+        return of_the_first and self.is_positive(given[0], depth)
 
     def _has_positive_support(self, rv):
         transform = self.model.rvs_to_transforms.get(rv)
@@ -197,11 +197,11 @@ def _seen_through(v):
     return v
 
 
-def _terms(v) -> list[Variable]:
+def _terms(v, depth=DEEPEST) -> list[Variable]:
     """What ``v`` is the sum of."""
     bare = _seen_through(v)
-    if bare.owner and _kind(bare.owner) is scalar.Add:
-        return [t for a in bare.owner.inputs for t in _terms(a)]
+    if depth and bare.owner and _kind(bare.owner) is scalar.Add:
+        return [t for a in bare.owner.inputs for t in _terms(a, depth - 1)]
     return [v]
 
 
