@@ -17,7 +17,7 @@ from pymc_kameleon.samplers.schedule import ScheduleName
 from pymc_kameleon.steps.base import COUNT, SINGLE, KernelStep
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
-from pymc_kameleon.steps.hierarchies.reparametrized_density import as_if_centred
+from pymc_kameleon.steps.hierarchies.reparametrized_density import AsIfCentred, reparametrized_density
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import CommonOptions, described, unknown_option
 from pymc_kameleon.steps.signatures import default, given
@@ -203,7 +203,7 @@ class KamiltonianStep(KernelStep):
                 if density is not None:
                     return density
         if self.variant == "values" and self._parametrization == "auto":
-            centred = as_if_centred(model, self.vars, point, compile_kwargs, owns_auxiliary)
+            centred = reparametrized_density(model, self.vars, point, compile_kwargs, owns_auxiliary, AsIfCentred)
             if centred is not None:
                 return centred
         return super()._compile(model, point, compile_kwargs, owns_auxiliary)

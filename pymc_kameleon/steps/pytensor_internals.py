@@ -29,6 +29,7 @@ from pytensor.graph import replace
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor import subtensor
 from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.random.type import RandomType
 
@@ -37,12 +38,23 @@ try:
 except ImportError:  # slower
     copy_generator = copy.deepcopy
 
+# Ops that take a part of a tensor; before PyTensor 3 there is one more
+PARTS = (
+    subtensor.Subtensor, subtensor.AdvancedSubtensor,
+    *(type(op) for op in (getattr(subtensor, "advanced_subtensor1", None),) if op),
+)  # fmt: skip
+
 __all__ = [
-    "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "callable_from_numba", "cells", "compile_strictly",
-    "compiling_step", "copy_generator", "draws_random_numbers", "find_rng_nodes", "has_default_mode", "model_with",
-    "number", "operations", "other_steps", "raw_callable", "referred_to", "register_rewrite", "register_vectorized",
-    "runs_in_python", "says_object_mode", "wrapped_function",
+    "PARTS", "STEP_METHODS", "Cell", "NotScalar", "RNGConsumerOp", "callable_from_numba", "cells", "compile_strictly",
+    "compiling_step", "copy_generator", "draws_random_numbers", "find_rng_nodes", "has_default_mode", "is_cholesky_rv",
+    "model_with", "number", "operations", "other_steps", "raw_callable", "referred_to", "register_rewrite",
+    "register_vectorized", "runs_in_python", "says_object_mode", "wrapped_function",
 ]  # fmt: skip
+
+
+def is_cholesky_rv(rv: Variable) -> bool:
+    """Whether ``rv`` is a packed Cholesky factor, of ``pm.LKJCholeskyCov``, whose Op has no public name."""
+    return type(rv.owner.op).__name__ == "_LKJCholeskyCovRV"
 
 
 # --- compiled functions ----------------------------------------------------------------------

@@ -167,6 +167,20 @@ def test_a_surrogate_of_the_log_density_has_them_centred():
     np.testing.assert_allclose(source.compile_logp(**QUICK)(there), density(u), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("scale", "moved"),
+    [
+        (lambda: pm.HalfFlat("sd"), True), (lambda: pm.HalfCauchy("sd", 5.0), True),
+        (lambda: pm.LogNormal("sd", 0.0, 10.0), False), (lambda: pm.Gamma("sd", 0.001, 0.001), False),
+    ],
+)  # fmt: skip
+def test_not_where_digits_would_be_lost(scale, moved):
+    """At sigma = 1e-16 mu all z are one u, of infinite density; z itself has no such place."""
+    with pm.Model():
+        pm.Normal("seen", pm.Flat("mu") + scale() * pm.Normal("z", shape=3), observed=np.zeros(3))
+        assert isinstance(pk.KamiltonianStep(compile_kwargs=QUICK).density, AsIfCentred) == moved
+
+
 @pytest.mark.parametrize("parametrization", ["auto", "model"])
 def test_groups_that_the_data_know_well(parametrization):
     """1,200 evaluations: hundreds of effective draws, and a handful as the model is written."""

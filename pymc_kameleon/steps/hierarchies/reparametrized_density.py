@@ -19,7 +19,7 @@ from pymc_kameleon.steps.factors.black_boxes import has_boxes
 from pymc_kameleon.steps.hierarchies.coordinates import Coordinates
 from pymc_kameleon.steps.log_density import NOWHERE, LogDensity
 from pymc_kameleon.steps.noise.noisy_factors import names
-from pymc_kameleon.steps.prior_scale import half_interquartile_range
+from pymc_kameleon.steps.prior_scale import half_interquartile_range, look_at_prior
 
 _log = logging.getLogger("pymc.kameleon")
 
@@ -28,6 +28,8 @@ class ReparametrizedDensity(LogDensity):
     """log p of u, partially centred by lambda; ``coordinates`` have the priors that are moved."""
 
     reparametrized = entered = True
+    of_all = True  # priors, rather than of what is non-centred by hand
+    says = "Partially non-centred, as the data say: %s."
 
     def __init__(self, coordinates, model, initial_point, compile_kwargs=None, own_auxiliary=False):
         self.movable, self._own = coordinates.movable, coordinates.own
@@ -52,6 +54,10 @@ class ReparametrizedDensity(LogDensity):
         self._share, self._last = np.array(share, dtype=float), NOWHERE
         for cell in self._centring:
             cell.value = self._share.copy()
+
+    def suits(self, model, variables, point) -> bool:
+        """Whether nothing is lost in these coordinates: lambda is chosen so."""
+        return True
 
     def enter(self, x: np.ndarray) -> np.ndarray:
         """The coordinates u of ``x``, raveled from a point."""
@@ -97,11 +103,27 @@ class AsIfCentred(ReparametrizedDensity):
     """
 
     reparametrized = False  # there is nothing to choose
+    of_all = False
+    says = "Sampled as if they were written centred: %s."
 
     @property
     def noncentred(self) -> np.ndarray:
         """The lambda in which a chain begins, and stays."""
         return np.ones(np.shape(self.movable))
+
+    def suits(self, model, variables, point) -> bool:
+        """Whether z can be told from mu + sigma z, in floating point, wherever the prior lets sigma be.
+
+        Where sigma may be 1e-16 mu, all z are one point of u, of infinite density: who has written z had none.
+        """
+        draws = look_at_prior(model, variables, point).draws
+        draws = np.where(np.isfinite(draws), draws, self.ravel(point))  # of a flat prior
+        with np.errstate(all="ignore"):
+            location, log_scale = np.moveaxis([self._places(x, self._own)[2:] for x in draws], 1, 0)
+            # as far below the lowest of a hundred draws as that is below the median
+            lowest = 2.0 * log_scale.min(axis=0) - np.median(log_scale, axis=0)
+            rounding = np.finfo(float).eps * np.maximum(np.abs(location).max(axis=0), 1.0)
+            return bool((lowest > np.log(rounding))[self.movable].all())
 
     def spread(self, prior) -> np.ndarray:
         """See :meth:`.LogDensity.spread`; of the draws, where they are: mu may be far from 0."""
@@ -112,7 +134,7 @@ class AsIfCentred(ReparametrizedDensity):
         """See :meth:`.LogDensity.source`."""
         values = {v.name: v for v in model.value_vars}
         variables = [values[name] for name, *_ in self._layout]
-        coordinates = movable_coordinates(model, variables, model.initial_point(), by_hand_only=True)
+        coordinates = movable_coordinates(model, variables, model.initial_point(), self.of_all)
         return _moved(model, coordinates, pt.constant(self._share))
 
 
@@ -126,38 +148,27 @@ def _moved(model, coordinates, centring):
 
 
 def reparametrized_density(
-    model: pm.Model, variables: list, point: dict, compile_kwargs=None, own_auxiliary: bool = False
-) -> ReparametrizedDensity | None:
-    """The log density of u; None where there is nothing to move."""
-    coordinates = movable_coordinates(model, variables, point)
+    model: pm.Model, variables: list, point: dict, compile_kwargs=None, own_auxiliary: bool = False,
+    kind: type[ReparametrizedDensity] = ReparametrizedDensity,
+) -> ReparametrizedDensity | None:  # fmt: skip
+    """The log density of u, of a ``kind``; None where there is nothing to move, or digits would be lost."""
+    coordinates = movable_coordinates(model, variables, point, kind.of_all)
     if coordinates is None:
         return None
-    density = ReparametrizedDensity(coordinates, model, point, compile_kwargs, own_auxiliary)
-    _log.info("Partially non-centred, as the data say: %s.", names(coordinates.priors))
+    density = kind(coordinates, model, point, compile_kwargs, own_auxiliary)
+    if not density.suits(model, variables, point):
+        return None
+    _log.info(density.says, names(coordinates.priors))
     return density
 
 
-def as_if_centred(
-    model: pm.Model, variables: list, point: dict, compile_kwargs=None, own_auxiliary: bool = False
-) -> AsIfCentred | None:
-    """The log density of what somebody has non-centred by hand, centred; None where nobody has."""
-    coordinates = movable_coordinates(model, variables, point, by_hand_only=True)
-    if coordinates is None:
-        return None
-    density = AsIfCentred(coordinates, model, point, compile_kwargs, own_auxiliary)
-    _log.info("Sampled as if they were written centred: %s.", names(coordinates.priors))
-    return density
+def movable_coordinates(model: pm.Model, variables: list, point: dict, of_all: bool = True) -> Coordinates | None:
+    """The coordinates, with the priors that are moved: all that can be, or of what is non-centred by hand.
 
-
-def movable_coordinates(
-    model: pm.Model, variables: list, point: dict, by_hand_only: bool = False
-) -> Coordinates | None:
-    """The coordinates, with the priors that are moved; None where there are none.
-
-    A prior is moved if its unknown parents are among ``variables``: u would be another point whenever another step
-    moved them, and what z is where sigma is small cannot be read off a point. Nor if a black box says where it is,
-    which would have to be asked twice a draw, nor below the third level. In single precision nothing is, nor where
-    there are more than twenty such variables: a hierarchy is written as arrays.
+    None where there are none. A prior is moved if its unknown parents are among ``variables``: u would be another point
+    whenever another step moved them, and what z is where sigma is small cannot be read off a point. Nor if a black box
+    says where it is, which would have to be asked twice a draw, nor below the third level. In single precision nothing
+    is, nor where there are more than twenty such variables: a hierarchy is written as arrays.
     """
     if pytensor.config.floatX != "float64" or any(v.dtype != "float64" for v in variables):
         return None
@@ -169,7 +180,7 @@ def movable_coordinates(
         if prior is None:
             continue
         given = [prior.location, prior.scale, *prior.others, *([] if prior.factor is None else [prior.factor])]
-        if by_hand_only and prior.own:
+        if not of_all and prior.own:
             del coordinates.priors[variable]
             continue
         before = set(ancestors(given))

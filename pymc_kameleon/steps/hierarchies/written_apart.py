@@ -20,15 +20,14 @@ from pytensor import scalar
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor import subtensor
 from pytensor.tensor.basic import get_underlying_scalar_constant_value as constant_value
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.math import Dot
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor
 
-ADVANCED = (AdvancedSubtensor, *(type(op) for op in (getattr(subtensor, "advanced_subtensor1", None),) if op))
-PARTS = (Subtensor, *ADVANCED)
+from pymc_kameleon.steps.pytensor_internals import PARTS, is_cholesky_rv
+
 SAME = (scalar.Identity, scalar.Cast)
 # positive whatever they are given; where all that they are given is
 POSITIVE = (scalar.Exp, scalar.Softplus, scalar.Sigmoid)
@@ -149,7 +148,7 @@ class Graph:
         if not v.owner or not isinstance(v.owner.op, AdvancedIncSubtensor):
             return False
         packed = v.owner.inputs[1]
-        return packed in self.model.rvs_to_values and type(packed.owner.op).__name__ == "_LKJCholeskyCovRV"
+        return packed in self.model.rvs_to_values and is_cholesky_rv(packed)
 
     def is_positive(self, v: Variable, depth: int = DEEPEST) -> bool:
         """Whether ``v`` is known to be positive."""
