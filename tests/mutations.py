@@ -377,6 +377,8 @@ MUTATIONS = [
              "a failure is an estimate of zero", "test_estimator_work.py -k fails"),
     Mutation("samplers/noise_probe", "if math.isnan(value) or math.isnan(probe.first[0]):", "if False:",
              "what failed is noise", "test_noise_probes.py -k what_failed"),
+    Mutation("verdict/doubts", "w.value < BLUNT and sign < 0.0 < x.min()", "False",
+             "intervals of a scale whose lowest draws are missing", "test_report.py -k lowest"),
     Mutation("verdict/doubts", 'biased = "" if {"move", "beta"} & set(idata["sample_stats"]) else noisy', 'biased = ""',
              "a step that keeps no estimate is usable under noise", "test_report.py -k keeps_no_estimate"),
     Mutation("samplers/kamiltonian/factors/learning", "- 1.5 * expected.std()", "- 150.0 * expected.std()",

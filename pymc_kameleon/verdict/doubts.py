@@ -15,6 +15,7 @@ HOPELESS = 0.04  # of the surrogate's moves from the outermost draws: more than 
 # distance to that end
 LITTLE = 0.02
 WORSE = 2.0  # times as many as from the other draws: of 13 good runs refused without it, 7 are usable (94 runs)
+BLUNT = -0.5  # Pareto k of a density that falls to its end no faster than a line
 ENDS = (-1.0, 0.0, 1.0)  # where a parameter may have to end, whatever its model
 
 
@@ -32,6 +33,7 @@ class Found(NamedTuple):
     attributes: dict[str, Any]
     heavy: list[Worst]
     cut: list[Worst]
+    short: list[Worst]  # of positive parameters: draws end before 0 as if cut off, whatever the moves there do
     ends_are_known: bool  # where priors end
     biased: str  # noisy factors, where no step of this package kept their estimates
 
@@ -45,7 +47,7 @@ def find(
 
     ``known_ends`` are those of the parameters' supports, None if they are not known; ``noisy`` names what is estimated.
     """
-    heavy, cut = [], []
+    heavy, cut, short = [], [], []
     # a lone chain elsewhere is no tail, nor is a small mode
     if convergence.has_converged(judged) and int(attributes.get("modes", 1)) == 1:
         own, accept = own_moves(idata)
@@ -55,17 +57,17 @@ def find(
             tails = list(zip(convergence.tail_indices(x), ("lower", "upper"), (-1.0, 1.0), strict=True))
             heavy += [Worst(name, k, tail) for k, tail, _ in tails if k > 0.45]
             # many a parameter has an end; where the surrogate's moves fail as well, it is a wall of the surrogate's
-            cut += [
-                Worst(name, k, tail)
-                for k, tail, sign in tails
-                if k < -0.3
-                and _moves_fail_beyond(sign * x, own, accept)
-                and _is_wall(sign * x, [sign * end for end in ends])
-            ]
+            ended = [
+                (Worst(name, k, tail), sign)
+                for k, tail, sign in tails if k < -0.3 and _is_wall(sign * x, [sign * end for end in ends])
+            ]  # fmt: skip
+            cut += [worst for worst, sign in ended if _moves_fail_beyond(sign * x, own, accept)]
+            # a scale that may be 0: no draw, and no move, has been where a surrogate never goes
+            short += [w for w, sign in ended if w.value < BLUNT and sign < 0.0 < x.min() and w not in cut and own.any()]
     heavy.sort(key=lambda tail: -tail.value)
     # a step of this package, or sequential Monte Carlo, which retains its particles' estimates too
     biased = "" if {"move", "beta"} & set(idata["sample_stats"]) else noisy
-    return Found(attributes, heavy, cut, known_ends is not None, biased)
+    return Found(attributes, heavy, cut, short, known_ends is not None, biased)
 
 
 def in_short(found: Found) -> Iterator[str]:
@@ -107,6 +109,14 @@ def in_full(found: Found) -> Iterator[str]:
                 if found.ends_are_known
                 else " Where a prior ends there, nothing is missing: report(idata, model) knows."
             )
+        )
+
+    if found.short:
+        yield (
+            f"Lowest values may be missing: {_listed(found.short)}. A scale that may be 0 has draws ever nearer to it; "
+            "these end before, where the surrogate does not go. Its mean is hardly touched, the lower end of its "
+            "interval is too high, and its logarithm is not to be used."
+            + ("" if found.ends_are_known else " Where a prior ends there, nothing is: report(idata, model) knows.")
         )
 
 

@@ -71,7 +71,7 @@ def report(idata: Any, model: Any = None) -> str:
     noise_sd = of_steps.noise_sd(idata)
     doubted = doubts.find(idata, attributes, names, draws, judged, None if ends is None else np.ravel(ends), noisy)
     parts = [
-        convergence.verdict(judged, len(names), doubts.in_short(doubted)),
+        convergence.verdict(judged, len(names), doubts.in_short(doubted), "scales near 0" if doubted.short else ""),
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),

@@ -378,6 +378,20 @@ def test_a_wall_close_to_where_a_parameter_ends_is_not_worth_a_word():
     assert not doubts._is_wall(-np.exp(0.3 * np.log(x)), [0.0])  # far from 0, where nothing ends
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_scale_whose_lowest_draws_are_missing_has_no_interval(seed):
+    """The tenth next to 0, where all moves are accepted: a surrogate that never goes there. Controls: all of them,
+    and scales that the data keep away from 0.
+    """
+    x = np.abs(np.random.default_rng(seed).standard_normal((16, 400)))
+    gamma = np.random.default_rng(seed).gamma(4.0, size=x.shape)
+    for draws, missing in ((0.125 + 0.9 * x, True), (x, False), (gamma, False)):
+        text = with_draws(draws)
+        assert text.startswith(USABLE)
+        assert ("hold 85 to 95%, but for scales near 0." in text) == missing
+        assert ("Lowest values may be missing: x (lower tail, Pareto k -" in text) == missing
+
+
 def test_of_many_strange_chains_three_are_named_and_nothing_comforts():
     """Sixteen lines hide the verdict; and what climbs and probes found is of basins that these chains did not find."""
     apart = {"climbs": 16, "climbs_met": 16, "probes": 80, "probes_missed": 0, "groups": [0] * 16}
