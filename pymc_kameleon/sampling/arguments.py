@@ -240,6 +240,9 @@ def _point(
             raise ValueError(
                 f"initvals has {name} of shape {value.shape}; the model's has {tuple(map(int, shapes[name]))}."
             )
+    improper = [rv.name for rv in model.free_RVs if "Flat" in type(rv.owner.op).__name__ and values.get(rv) == "prior"]
+    if improper:
+        raise ValueError(f'initvals="prior": {", ".join(improper)} cannot be drawn: flat. Give a point, or priors.')
     with model:
         function = make_initial_point_fn(model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True)
     return function(int(rng.integers(2**31)))

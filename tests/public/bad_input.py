@@ -37,6 +37,12 @@ class Row(NamedTuple):
 # --- what the rows stand on ---------------------------------------------------------------------------
 
 
+def flat_from_the_prior():
+    with pm.Model():
+        pm.Normal("y", pm.Flat("x"), observed=0.0)
+        return pk.sample(initvals="prior", step=pk.KamiltonianStep(compile_kwargs=QUICK))
+
+
 def short_of_dims():
     with pm.Model(coords={"place": ["a", "b", "c"]}):
         z = pm.Normal("z", dims="place")
@@ -358,6 +364,8 @@ POOLED = [
     pooled(ValueError, "initvals names 'z'; the model's variables are x, y", initvals={"z": 1.0}),
     pooled(ValueError, "initvals has y of shape (3,); the model's has ()", initvals={"y": np.zeros(3)}),
     pooled(ValueError, "initvals has 1 points for 2 chains", initvals=[{"y": 0.0}]),
+    Row("pk.sample(initvals='prior') of a flat prior", flat_from_the_prior, ValueError,
+        'initvals="prior": x cannot be drawn: flat'),
     Row("pk.sample(initvals={'z': array of shape (2,)}) where dims say 3", short_of_dims, ValueError,
         "initvals has z of shape (2,); the model's has (3,)"),
     pooled(TypeError, "pk.sample has no argument start: it is initvals=", start="prior"),
