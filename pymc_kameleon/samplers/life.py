@@ -170,7 +170,7 @@ class Life:
         if self._state.stage is not None:  # moved on its way
             self._set(stage=None, own=None, doubt=None, elsewhere=())
         if self._state.own is None:
-            self._set(own=self.sampler.init(self.rng, point.position))
+            self._set(own=self.sampler.init(self.rng, point.position, Known(scales=self.density.scales)))
             if begins:
                 self._set(stage=stage())
             if not self._state.tune:
@@ -184,13 +184,13 @@ class Life:
         """The walk begins where the chain is, with what was learned on the way."""
         if stage is None or stage.done:
             self._set(stage=None)
-        known = Known(spent=self._state.tuning_draws)
+        known = Known(self._state.tuning_draws, scales=self.density.scales)
         if stage is not None and (self.climbs or stage.warm):
             position, choice = stage.position, self._state.centring
             stage, learned = self._enclose(stage)
             if choice is not None:  # in the walk's coordinates
                 learned = centring.recast(self.density, choice.share, position, **learned)
-            known = Known(self._state.tuning_draws, **learned)
+            known = known._replace(**learned)
             self._set(doubt=None)
             if not stage.arrived:  # said when tuning ends, unless the walk has arrived by itself
                 at = self.here.position, stage.log_density

@@ -66,6 +66,8 @@ class Density:
         Whether the noisy part of it is kept apart.
     reparametrized : bool
         Whether it has coordinates to choose: it then has ``recast``, ``noncentred`` and what :mod:`.centring` asks.
+    scales : tuple of KnownScale
+        What of it a surrogate need not learn, see :mod:`pymc_kameleon.surrogates.values.known_scales`.
     given_work : tuple of int
         What its estimators are given.
     circles : ndarray of shape (k,)
@@ -74,6 +76,7 @@ class Density:
 
     noisy = has_others = split = reparametrized = False
     circles = np.zeros(0, dtype=np.int64)
+    scales: tuple = ()
     given_work: tuple[int, ...] = ()
     work: tuple[int, ...] = ()
 
@@ -89,6 +92,7 @@ class Known(NamedTuple):
     evaluated: Evaluations | None = None  # other points, and their log densities
     # those are enough to learn from at once: an earlier run's, see :mod:`pymc_kameleon.samplers.known_points`
     warm: bool = False
+    scales: tuple = ()  # the density's
 
     def left(self, tune: int | None) -> int | None:
         """How many of ``tune`` tuning draws are left, one at least; None if their number is not known."""

@@ -221,7 +221,7 @@ def sample(
         evaluate = partial(kept.evaluate, engine)
     begin = time.perf_counter()
     with ThreadPoolExecutor(min(os.cpu_count() or 1, chains)) as threads:
-        learner: Any = ByValues(**step.learning_options)
+        learner: Any = ByValues(density.scales, **step.learning_options)
         if isinstance(density, FactoredDensity):
             learner = ByFactors(density.parts_known)
         options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}

@@ -17,6 +17,7 @@ from pymc_kameleon.samplers.schedule import ScheduleName
 from pymc_kameleon.steps.base import COUNT, SINGLE, KernelStep
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
+from pymc_kameleon.steps.hierarchies.prior_scales import known_scales
 from pymc_kameleon.steps.hierarchies.reparametrized_density import AsIfCentred, reparametrized_density
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import CommonOptions, described, unknown_option
@@ -56,8 +57,9 @@ class KamiltonianStep(KernelStep):
         then enough to judge the surrogate. Default: none.
     learn : {"auto", "all"}
         "values" only. "auto" (default): where the model has black boxes of up to 20 inputs, other than one log
-        likelihood of most of the unknowns, learn those, one by one, and take the rest from the model's graph; see
-        docs/hierarchical.md. "all": the log density as a whole, as where there is no such structure.
+        likelihood of most of the unknowns, learn those, one by one, and take the rest from the model's graph;
+        elsewhere all but a hierarchy's normal priors, whose scales are unknowns; see docs/hierarchical.md. "all": the
+        log density as a whole.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
         of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite"; 10 to 100, 2000 points, 2000 features and the
@@ -188,6 +190,12 @@ class KamiltonianStep(KernelStep):
         return made
 
     def _compile(self, model, point, compile_kwargs, owns_auxiliary):
+        density = self._compile_log_density(model, point, compile_kwargs, owns_auxiliary)
+        if self.variant == "values" and self._learn == "auto" and not isinstance(density, FactoredDensity):
+            density.scales = known_scales(model, self.vars, point, isinstance(density, AsIfCentred))
+        return density
+
+    def _compile_log_density(self, model, point, compile_kwargs, owns_auxiliary):
         """The log density; cut at its black boxes, where that pays and no option is for learning the whole."""
         if self.variant == "values" and self._learn == "auto":
             reason = self._why_whole(owns_auxiliary)

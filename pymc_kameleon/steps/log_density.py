@@ -55,6 +55,7 @@ class LogDensity:
     # Noisy and deterministic factors are kept apart: another step may move variables that only the latter depend on.
     split = False
     given_work: tuple[int, ...] = ()  # what ``work`` was when the model was built
+    scales: tuple = ()  # what of it is known, see surrogates/values/known_scales
     circles = np.zeros(0, dtype=np.int64)  # (k,): the coordinates that are angles; see samplers/arrival/circles
     reparametrized = False  # its coordinates are not the model's, and are yet to be chosen
     entered = False  # they are not the model's, and only ``enter`` says what they are

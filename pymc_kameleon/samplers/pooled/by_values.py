@@ -26,19 +26,21 @@ ARM = -2  # of the dear choice, by which probes and audits are made: the last bu
 class ByValues(Learner):
     """Of the log density as a whole; :class:`pymc_kameleon.samplers.pooled.by_factors.ByFactors` is another.
 
-    ``options`` are those of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`.
+    ``options`` are those of :class:`pymc_kameleon.samplers.kamiltonian.values.sampler.ValueKamiltonian`; ``scales``
+    are what of the log density is known.
     """
 
     sampler = SAMPLER
     learn = staticmethod(tuning.learn)
 
-    def __init__(self, **options):
+    def __init__(self, scales=(), **options):
         self.options = {"growth": 1.15, **options}  # an evaluation is worth more than a fit
+        self.scales = scales
 
     def hub(self, starts, known, factor, until, warm=False) -> State:
         """The shared state: every point ``known``, and where the members start. Climbs are over at ``until`` points."""
         hub = ValueKamiltonian(**self.options).init(
-            None, np.array(starts[0].position), Known(factor=factor, evaluated=known)
+            None, np.array(starts[0].position), Known(factor=factor, evaluated=known, scales=self.scales)
         )
         arms = len(worth.DEAR.arms)
         hub = hub._replace(

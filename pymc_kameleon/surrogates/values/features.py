@@ -62,6 +62,8 @@ class Surrogate(NamedTuple):
     tail_linear: np.ndarray  # (d,): p
     tail_quadratic: np.ndarray  # (d, d): the symmetric R
     blocks: scales.Blocks  # e
+    known: int  # of the blocks, the first that are known: beside what has straight tails
+    known_linear: np.ndarray  # (d,), in s: what is known with them
     # of :mod:`pymc_kameleon.surrogates.values.straight_tails`: its R and k, and what g is not believed above, beyond R
     reach: float = np.inf
     slope: float = 0.0
@@ -79,7 +81,7 @@ def blank(centre: np.ndarray, scale: np.ndarray, whiten: np.ndarray) -> Surrogat
         variables=np.zeros((0, 3), dtype=np.int64), powers=np.zeros((0, 3), dtype=np.int64),
         monomials=none, kind=NONE, centres=np.zeros((0, d)), phases=none, weights=none,
         lengthscale=1.0, tails=none, tail_scale=1.0, tail_linear=vector, tail_quadratic=matrix,
-        blocks=scales.none(d),
+        blocks=scales.none(d), known=0, known_linear=vector,
     )  # fmt: skip
 
 
@@ -201,7 +203,7 @@ def flatten(
     moves = rescaling.nothing(d) if moves is None else moves
     pairs, starts, partners, monomials, dense = products(f, d)
     whole = f.kind == FOURIER or not len(f.weights)
-    # What is read, by ``_row`` and its like, by its number in these lists: ``linear`` is 6, ``pairs`` 31.
+    # What is read, by ``_row`` and its like, by its number in these lists: ``linear`` is 6, ``pairs`` 32.
     numbers = (
         np.array([f.constant, f.lengthscale, f.tail_scale, f.reach, f.slope, f.top]),
         f.centre, f.scale, f.origin, f.frame, f.whiten, f.linear, f.quadratic, square if metric is None else metric,
@@ -209,10 +211,10 @@ def flatten(
         f.phases, f.weights, f.tails, f.tail_linear, f.tail_quadratic,
         b.rates, b.constants, b.linear, b.quadratic, b.bends,
         moves.rates, moves.exponents, moves.into, moves.back, moves.centres, moves.middles, moves.origin,
-        dense,
+        dense, f.known_linear,
     )  # fmt: skip
     integers = (
-        np.array([f.kind, is_quadratic(f), moves.straight]),
+        np.array([f.kind, is_quadratic(f), moves.straight, f.known]),
         pairs, starts, partners, b.variables, moves.variables,
     )  # fmt: skip
     rows = np.ones((len(numbers) + len(integers), 4), dtype=np.int64)
@@ -273,7 +275,7 @@ def _cube(x, rows, k):
 @njit(cache=True, inline="always")
 def _blocks(x, n):
     return scales.Blocks(
-        _row(n, n, 34), _row(x, n, 17), _row(x, n, 18), _grid(x, n, 19), _cube(x, n, 20), _grid(x, n, 21)
+        _row(n, n, 35), _row(x, n, 17), _row(x, n, 18), _grid(x, n, 19), _cube(x, n, 20), _grid(x, n, 21)
     )
 
 
@@ -281,8 +283,8 @@ def _blocks(x, n):
 def moves_of(x, n):
     """The moves in what :func:`flatten` made."""
     return rescaling.Rescaling(
-        _row(n, n, 35), _row(x, n, 22), _grid(x, n, 23), _cube(x, n, 24), _cube(x, n, 25),
-        _grid(x, n, 26), _row(x, n, 27), n[n[4 * 30] + 2], _row(x, n, 28),
+        _row(n, n, 36), _row(x, n, 22), _grid(x, n, 23), _cube(x, n, 24), _cube(x, n, 25),
+        _grid(x, n, 26), _row(x, n, 27), n[n[4 * 31] + 2], _row(x, n, 28),
     )  # fmt: skip
 
 
@@ -318,6 +320,18 @@ def at(x, n, temperature, z, gradient, s, by_s):
                     for j in range(d):
                         slope[j] += x[metric + i * d + j] * outward[i]
                 straight_tails.continued(reach / r, r, x[4], z, inner, slope, gradient)
+    if n[n[4 * 31] + 3] > 0:
+        metric = n[4 * 8]
+        for i in range(d):
+            total = 0.0
+            for j in range(d):
+                total += x[metric + i * d + j] * z[j]
+            s[i] = total
+            by_s[i] = 0.0
+        value += _known(x, n, s, by_s)
+        for i in range(d):
+            for j in range(d):
+                gradient[j] += x[metric + i * d + j] * by_s[i]
     if temperature != 1.0:
         for i in range(d):
             gradient[i] *= temperature
@@ -329,7 +343,7 @@ def _fitted(x, n, z, gradient, s, by_s):
     """What was fitted, at ``z``."""
     d = z.size
     value = x[0] + _quadratic(x, n, z, gradient)
-    if not n[n[4 * 30] + 1]:
+    if not n[n[4 * 31] + 1]:
         metric = n[4 * 8]
         for i in range(d):
             total = 0.0
@@ -373,6 +387,8 @@ def _values_and_slopes(numbers, integers, points):
                 value = far
                 outward = straight_tails.outward(numbers, integers[4 * 5], s, r)
                 straight_tails.continued(reach / r, r, k, s, inner, outward, slopes[row])
+        if integers[integers[4 * 31] + 3] > 0:
+            value += _known(numbers, integers, s, slopes[row])
         result[row] = value
     return result, slopes
 
@@ -413,10 +429,10 @@ def is_quadratic(f: Surrogate) -> bool:
 @njit(cache=True)
 def _other_terms(x, n, s, gradient):
     """The value at s of everything but the quadratic; its gradient is added to ``gradient``."""
-    value, kind = 0.0, n[n[4 * 30]]
-    if n[4 * 31 + 1] > 0:
+    value, kind = 0.0, n[n[4 * 31]]
+    if n[4 * 32 + 1] > 0:
         value += sums.monomials(
-            _grid(n, n, 31), _row(n, n, 32), _row(n, n, 33), _row(x, n, 10), _grid(x, n, 29), s, gradient
+            _grid(n, n, 32), _row(n, n, 33), _row(n, n, 34), _row(x, n, 10), _grid(x, n, 29), s, gradient
         )  # fmt: skip
     if kind == GAUSSIAN:
         value += sums.gaussian(_grid(x, n, 11), _row(x, n, 13), x[1], _grid(x, n, 5), s, gradient)
@@ -426,6 +442,17 @@ def _other_terms(x, n, s, gradient):
         value += sums.fourier(_grid(x, n, 11), _row(x, n, 12), _row(x, n, 13), s, gradient)
     if n[4 * 14 + 1] > 0:
         value += sums.tails(_row(x, n, 14), x[2], _row(x, n, 15), _grid(x, n, 16), _grid(x, n, 5), s, gradient)
-    if n[4 * 17 + 1] > 0:
-        value += scales.add_blocks(_blocks(x, n), _grid(x, n, 5), s, gradient)
+    known, blocks = n[n[4 * 31] + 3], n[4 * 17 + 1]
+    if blocks > known:
+        value += scales.add_blocks(_blocks(x, n), known, blocks, _grid(x, n, 5), s, gradient)
     return value
+
+
+@njit(cache=True)
+def _known(x, n, s, gradient):
+    """The value at s of what is known; its gradient is added to ``gradient``."""
+    linear, value = n[4 * 30], 0.0
+    for i in range(s.size):
+        value += x[linear + i] * s[i]
+        gradient[i] += x[linear + i]
+    return value + scales.add_blocks(_blocks(x, n), 0, n[n[4 * 31] + 3], _grid(x, n, 5), s, gradient)

@@ -57,7 +57,8 @@ class Data(NamedTuple):
     s: np.ndarray  # (n, d)
     u: np.ndarray  # (n, d)
     z: np.ndarray  # (n, d)
-    y: np.ndarray  # (n,), log density minus ``offset``
+    y: np.ndarray  # (n,), log density minus ``offset`` and minus what is known: what is fitted
+    heights: np.ndarray  # (n,), log density minus ``offset``
     weights: np.ndarray  # (n,), at most 1
     held_out: np.ndarray  # (n,), bool
     offset: float

@@ -27,8 +27,9 @@ import numpy as np
 import scipy
 
 from pymc_kameleon.numerics import checks
-from pymc_kameleon.surrogates.values import features, monomials, scale_basis, scales, straight_tails
+from pymc_kameleon.surrogates.values import features, known_scales, monomials, scale_basis, scales, straight_tails
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, PAIRWISE, Surrogate
+from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.least_squares import (
     REFINEMENTS,
     RIDGES,
@@ -100,6 +101,7 @@ def fit(
     previous: Fit | None = None,
     full: bool = True,
     library: tuple[Family, ...] = LIBRARY,
+    known: tuple[KnownScale, ...] = (),
 ) -> Fit:
     """Fit a surrogate.
 
@@ -114,6 +116,8 @@ def fit(
     full : bool
         Search the whole library, and c; otherwise the quadratic, the polynomial and the previous winner, of scales
         both families.
+    known : tuple of KnownScale
+        What of the log density need not be learned: the families are fitted to the rest.
 
     Raises
     ------
@@ -135,11 +139,11 @@ def fit(
     names = [family.name for family in library]
     if previous is not None and not full:
         names = ["quadratic", "polynomial", previous.family]
-        if previous.surrogate.blocks.rates.size:  # with and without monomials, whichever it was
+        if previous.surrogate.blocks.rates.size > previous.surrogate.known:  # with and without monomials
             names += [family.name for family in library if family.scales]
 
     def search(names, relative):
-        data = prepare(rng, positions, log_densities, depths, chain, chain_log_densities, floor, relative)
+        data = prepare(rng, positions, log_densities, depths, chain, chain_log_densities, floor, relative, known)
         families = [family for family in library if family.name in names]
         return _search(rng, data, families, relative, None if previous is None else previous.surrogate)
 
@@ -180,7 +184,7 @@ def _without_noise(positions, log_densities, previous: Fit | None):
 
 def prepare(
     rng: np.random.Generator, positions, log_densities, depths, chain, chain_log_densities,
-    floor, relative,
+    floor, relative, known=(),
 ) -> Data:  # fmt: skip
     """Coordinates from the chain, relative-error weights, and the random held-out fifth."""
     centre = np.median(chain, axis=0)
@@ -205,19 +209,25 @@ def prepare(
     frame = _inverse(spread)
     states = (chain - centre) / scale
     factor = _chain_factor(states, spread)
-    to_z = _inverse(factor)
+    template = features.blank(centre, scale, _inverse(factor))
+    heights = y
+    if known:
+        blocks, linear = known_scales.in_surrogate(known, centre, scale, factor)
+        template = template._replace(blocks=blocks, known=len(known), known_linear=linear)
+        y = heights - features.values_and_slopes(template, np.ascontiguousarray(s))[0]
     return Data(
         s=s,
         u=(s - origin) @ frame.T,
-        z=s @ to_z.T,
+        z=s @ template.whiten.T,
         y=y,
+        heights=heights,
         weights=weights,
         held_out=held_out,
         offset=offset,
         reference=float(reference) - offset,
-        template=features.blank(centre, scale, to_z)._replace(origin=origin, frame=frame),
+        template=template._replace(origin=origin, frame=frame),
         whiten_factor=factor,
-        straight=straight_tails.choose(states @ to_z.T),
+        straight=straight_tails.choose(states @ template.whiten.T),
     )
 
 
@@ -402,13 +412,16 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
         coefficients = _solved(problem, basis, best.ridge)
     to_u = data.template.frame @ data.whiten_factor
     curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
+    curvature = to_u.T @ curvature @ to_u
+    if data.template.known:
+        curvature = curvature + known_scales.curvature(data.template)
     surrogate = unpack(basis, coefficients, scale[: best.basis.base][kept[: best.basis.base]], data.offset)
     # a scale's blocks have the tails that a scale has, but monomials beside them, and what is fitted exactly its own
     own = best.basis.family.scales and not len(surrogate.monomials)
-    if not (own or features.is_quadratic(surrogate) or best.error < EXACT):
+    if not (own or features.is_quadratic(known_scales.left_out(surrogate)) or best.error < EXACT):
         reach, slope = data.straight
         surrogate = surrogate._replace(reach=reach, slope=slope, top=float(data.y.max()) + data.offset)
-    y, weights = data.y[data.held_out], data.weights[data.held_out]
+    y, weights = data.heights[data.held_out], data.weights[data.held_out]
     near_top = y > data.reference - 1.0 - 0.25 * d
     top_error, residual_sd = np.inf, 1.0
     if near_top.sum() > 10:
@@ -425,7 +438,7 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
         relative_error=relative,
         ridge=best.ridge,
         quadratic_error=float(np.sqrt(quadratic.error)),
-        curvature=to_u.T @ curvature @ to_u,
+        curvature=curvature,
         whiten_factor=data.whiten_factor,
         n_points=len(data.y),
     )
@@ -478,6 +491,7 @@ def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
             tails=extra[:logs].copy(), tail_linear=tail_linear, tail_quadratic=tail_quadratic
         )
     if basis.family.scales:
-        variables, rates = template.blocks.variables, template.blocks.rates
-        surrogate = surrogate._replace(blocks=scales.in_z(scales.unpack(extra, variables, rates, d), basis.maps))
+        variables, rates = template.blocks.variables[template.known :], template.blocks.rates[template.known :]
+        blocks = scales.in_z(scales.unpack(extra, variables, rates, d), basis.maps)
+        surrogate = surrogate._replace(blocks=known_scales.beside(surrogate, blocks))
     return surrogate

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 
-from pymc_kameleon.surrogates.values import features, scales
+from pymc_kameleon.surrogates.values import features, known_scales, scales
 from pymc_kameleon.surrogates.values.features import Surrogate
 from pymc_kameleon.surrogates.values.least_squares import Problem, column_size, solve
 from pymc_kameleon.surrogates.values.library import Basis, Data, Family, parts
@@ -137,14 +137,14 @@ def _with_scales(data: Data, family: Family, template: Surrogate, base: int, blo
     extra = scales.columns(data.s, inner, variables, rates)
     unit = column_size(extra, data.weights)
     blank = scales.unpack(np.zeros(extra.shape[1]), variables, rates, d)
-    template = template._replace(blocks=scales.in_z(blank, maps))
+    template = template._replace(blocks=known_scales.beside(template, scales.in_z(blank, maps)))
     return Basis(family, template, base, extra / unit, unit, None, maps)
 
 
 def made_concave(problem: Problem, basis: Basis, coefficients: np.ndarray, ridge: float) -> np.ndarray:
     """The coefficients with scales that are concave, and what is beside them fitted anew, with ``ridge``."""
     base, d = basis.base, len(basis.template.centre)
-    variables, rates = basis.template.blocks.variables, basis.template.blocks.rates
+    variables, rates = (own[basis.template.known :] for own in basis.template.blocks[:2])
     blocks = scales.unpack(coefficients[base:] / basis.extra_scale, variables, rates, d)
     # simplest first: the relative curvature of a block that may be none, and whether it is pinned
     tried = itertools.product((True, False), (1e-3, 1e-6, 1e-9))

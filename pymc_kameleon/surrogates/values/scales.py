@@ -140,13 +140,13 @@ def coefficients(blocks: Blocks, n: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def add_blocks(blocks, whiten, s, gradient):
-    """The blocks' value at s of shape (d,); their gradient is added to ``gradient``."""
+def add_blocks(blocks, first, last, whiten, s, gradient):
+    """The value at s of shape (d,) of the blocks ``first`` to ``last``; their gradient is added to ``gradient``."""
     d = s.size
     z = multiply(whiten, s)
     by_z = np.zeros(d)
     value = 0.0
-    for k in range(blocks.rates.size):
+    for k in range(first, last):
         j, a = blocks.variables[k], blocks.rates[k]
         exponent = a * s[j]
         inside = -STEEPEST < exponent < STEEPEST

@@ -46,7 +46,9 @@ def refit(
     state = state._replace(learning=learning._replace(schedule=schedule))
     full = final or (schedule.refits + 1) % 3 == 2
     try:
-        fit, metric = fitted(rng, learning.evaluated, (chain, values), state.fit, full, options.library)
+        fit, metric = fitted(
+            rng, learning.evaluated, (chain, values), state.fit, full, options.library, options.scales
+        )
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
@@ -80,12 +82,12 @@ def refit(
 
 
 def fitted(
-    rng, evaluated, reference: tuple[np.ndarray, np.ndarray], previous, full: bool, library=LIBRARY
+    rng, evaluated, reference: tuple[np.ndarray, np.ndarray], previous, full: bool, library=LIBRARY, known=()
 ) -> tuple[value_regression.Fit, np.ndarray]:
     """The regression on every point evaluated, about the ``reference`` states, and the metric of its dynamics."""
     fit = value_regression.fit(
         rng, evaluated.positions, evaluated.log_densities, *reference, previous=previous, full=full,
-        library=library,
+        library=library, known=known,
     )  # fmt: skip
     return fit, surrogate_dynamics.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
 

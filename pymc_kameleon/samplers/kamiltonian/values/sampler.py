@@ -121,6 +121,7 @@ class ValueKamiltonian(SurrogateSampler):
             known.left(self.tune), tuple(self.library), first, self.growth, (0.5, 1.0 + 0.8 / d),
             0.0 if warm else self.companion_share, 0.0 if warm else SWAP_SHARE,
             before=evaluated.size if warm else 0, elsewhere=evaluated.size,
+            scales=known.scales,
         )  # fmt: skip
         learning = Learning(
             evaluated=evaluated, chain_log_densities=history.empty(1),

@@ -12,6 +12,7 @@ from pymc_kameleon.samplers.kamiltonian.learner import Judgement, Quality, Sched
 from pymc_kameleon.samplers.kamiltonian.trust import Current, Mixture
 from pymc_kameleon.samplers.kamiltonian.values.worth import CHEAP, Choice, Worth
 from pymc_kameleon.surrogates.transitions import DualAveraging, Dynamics
+from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.library import Family
 from pymc_kameleon.surrogates.values.regression import Fit
 
@@ -32,6 +33,7 @@ class Options(NamedTuple):
     choice: Choice = CHEAP
     before: int = 0  # points, enough for a surrogate, that it begins with; 0 for a cold start
     elsewhere: int = 0  # points that it begins with, an arrival's among them
+    scales: tuple[KnownScale, ...] = ()  # what of the log density is not learned
 
 
 class Companions(NamedTuple):

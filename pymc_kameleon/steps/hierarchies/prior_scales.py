@@ -1,0 +1,75 @@
+"""What the graph says of a hierarchy's scales, so that no surrogate has to learn them from values.
+
+Looked for are normal priors whose location is linear in the unknowns and whose scale is the exponential of one of them,
+as log-transformed standard deviations, variances and precisions are. The question is put to the compiled graph: what is
+linear is linear at a few random points. Whatever the answer, a surrogate only proposes.
+"""
+
+import logging
+
+import numpy as np
+import pymc as pm
+
+from pymc_kameleon.steps.hierarchies.coordinates import FAMILIES
+from pymc_kameleon.steps.hierarchies.reparametrized_density import movable_coordinates
+from pymc_kameleon.steps.noise.noisy_factors import names
+from pymc_kameleon.steps.pytensor_internals import compile_strictly
+from pymc_kameleon.surrogates.values.known_scales import KnownScale
+from pymc_kameleon.surrogates.values.regression import affordable
+
+_log = logging.getLogger("pymc.kameleon")
+LOOKS = 3  # points at which what is linear has to be
+ROUNDING = 1e-9  # relative
+
+
+def known_scales(model: pm.Model, variables: list, point: dict, as_if_centred: bool) -> tuple[KnownScale, ...]:
+    """The scales of normal priors, in centred coordinates; none where nothing is learned from values.
+
+    ``as_if_centred``: whether those are the coordinates of what is non-centred by hand, too.
+    """
+    coordinates = movable_coordinates(model, variables, point)
+    if coordinates is None or not affordable(coordinates.dim):
+        return ()
+    for variable, prior in list(coordinates.priors.items()):
+        if prior.log_density is not FAMILIES["NormalRV"] or not (prior.own or as_if_centred):
+            del coordinates.priors[variable]
+    if not coordinates.priors:
+        return ()
+    d, normal = coordinates.dim, coordinates.movable
+    at_zero, slopes, linear = _linear_parts(coordinates)
+    groups: dict = {}
+    for i in np.flatnonzero(normal & linear[:d] & linear[d:]):
+        location, log_scale = slopes[i], slopes[d + i]
+        by = np.flatnonzero(log_scale)
+        if len(by) != 1 or location[i] or log_scale[i]:
+            continue
+        precision = np.exp(-at_zero[d + i])
+        row = precision * (np.eye(d)[i] - location)
+        groups.setdefault((int(by[0]), float(log_scale[by[0]])), []).append((row, -precision * at_zero[i]))
+    if groups:
+        _log.info("Taken from the model, not learned: the priors of %s.", names(coordinates.priors))
+    return tuple(
+        KnownScale(j, slope, *(np.array(part) for part in zip(*rows, strict=True)))
+        for (j, slope), rows in groups.items()
+    )
+
+
+def _linear_parts(coordinates):
+    """Locations, then log scales, at 0, (2 d,); their slopes, (2 d, d); and which of them are linear, (2 d,)."""
+    d, rng = coordinates.dim, np.random.default_rng(0)
+    places = compile_strictly(*coordinates.places(), mode="FAST_COMPILE", on_unused_input="ignore")
+
+    def at(u):
+        with np.errstate(all="ignore"):
+            return np.concatenate(places(u, np.ones(d))[2:])
+
+    at_zero = at(np.zeros(d))
+    slopes = np.stack([at(unit) - at_zero for unit in np.eye(d)], axis=1)
+    slopes = np.where(np.abs(slopes) < ROUNDING, 0.0, np.round(slopes, 12))
+    linear = np.isfinite(slopes).all(axis=1)
+    for _ in range(LOOKS):
+        u = rng.standard_normal(d)
+        expected = at_zero + slopes @ u
+        with np.errstate(all="ignore"):
+            linear &= np.abs(at(u) - expected) < ROUNDING * (1.0 + np.abs(expected))
+    return at_zero, slopes, linear

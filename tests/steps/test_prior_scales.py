@@ -1,0 +1,142 @@
+"""Which priors a model's graph says, so that they are not learned: their densities, and what is none of them."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_kameleon as pk
+
+
+def centred():
+    mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+    pm.Normal("theta", mu, tau, shape=4)
+
+
+def by_hand():
+    mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+    z = pm.Normal("z", shape=4)
+    pm.Normal("y", mu + tau * z, 1.0, observed=np.arange(4.0))
+
+
+def precision():
+    tau = pm.Gamma("tau", 2.0, 1.0)
+    pm.Normal("theta", 0.5, tau=tau, shape=3)
+
+
+def log_scale():
+    log_tau = pm.Normal("log_tau")
+    slope = pm.Normal("slope")
+    pm.Normal("theta", 2.0 * slope - 1.0, 3.0 * pm.math.exp(0.5 * log_tau), shape=3)
+
+
+def three_levels():
+    top, low = pm.HalfNormal("top"), pm.Exponential("low", 1.0)
+    region = pm.Normal("region", pm.Normal("mu"), top, shape=2)
+    pm.Normal("school", region[np.array([0, 0, 1, 1])], low, shape=4)
+
+
+def lognormal():
+    tau = pm.HalfNormal("tau")
+    pm.LogNormal("rate", pm.Normal("mu"), tau, shape=3)
+
+
+FOUND = {centred: 1, by_hand: 1, precision: 1, log_scale: 1, three_levels: 2, lognormal: 1}
+
+
+def student():
+    pm.StudentT("theta", nu=4.0, sigma=pm.HalfNormal("tau"), shape=3)
+
+
+def two_in_one():
+    pm.Normal("theta", 0.0, pm.HalfNormal("tau") * pm.HalfNormal("phi"), shape=3)
+
+
+def sum_of_scales():
+    pm.Normal("theta", 0.0, pm.HalfNormal("tau") + 0.1, shape=3)
+
+
+def bent_location():
+    pm.Normal("theta", pm.math.exp(pm.Normal("mu")), pm.HalfNormal("tau"), shape=3)
+
+
+def location_by_the_scale():
+    tau = pm.Normal("log_tau")
+    pm.Normal("theta", pm.math.sqr(tau), pm.math.exp(tau), shape=3)
+
+
+def constant_scale():
+    pm.Normal("theta", pm.Normal("mu"), 2.0, shape=3)
+
+
+NONE = [student, two_in_one, sum_of_scales, bent_location, location_by_the_scale, constant_scale]
+
+
+def step_of(build, **options):
+    with pm.Model() as model:
+        build()
+        return model, pk.KamiltonianStep(**options)
+
+
+def known(scales, u):
+    """What they say at ``u``."""
+    value = 0.0
+    for j, slope, matrix, offset in scales:
+        rest = matrix @ u + offset
+        value -= len(matrix) * slope * u[j] + 0.5 * np.exp(-2.0 * slope * u[j]) * rest @ rest
+    return value
+
+
+@pytest.mark.parametrize("build", FOUND, ids=lambda build: build.__name__)
+def test_what_is_known_is_the_priors_log_density(build):
+    """But for a constant: what is left of the log density has no effect's prior in it."""
+    model, step = step_of(build)
+    density = step.density
+    assert len(density.scales) == FOUND[build]
+    rng, effects = np.random.default_rng(1), {int(i) for s in density.scales for i in _effects(s)}
+
+    def likelihood(u):
+        return -0.5 * np.square(np.arange(4.0) - u[2:]).sum() if build is by_hand else 0.0
+
+    for _ in range(4):
+        here = 0.5 * rng.standard_normal(density.dim)
+        rest = []
+        for _ in range(3):
+            for i in effects:
+                here[i] += rng.standard_normal()
+            rest.append(density(here) - known(density.scales, here) - likelihood(here))
+        np.testing.assert_allclose(rest, rest[0], atol=1e-8)
+    assert model.free_RVs
+
+
+def _effects(scale):
+    """The coordinates that a known scale is the prior of: the one positive entry of each row."""
+    return scale.matrix.argmax(axis=1)
+
+
+@pytest.mark.parametrize("build", NONE, ids=lambda build: build.__name__)
+def test_other_priors_are_learned(build):
+    assert step_of(build)[1].density.scales == ()
+
+
+def test_options_that_leave_all_to_be_learned():
+    assert step_of(centred, learn="all")[1].density.scales == ()
+    assert step_of(centred, surrogate="lite")[1].density.scales == ()
+    assert step_of(centred, parametrization="model")[1].density.scales  # in whatever coordinates
+    assert step_of(by_hand, parametrization="model")[1].density.scales == ()  # z has no scale in those
+
+
+def test_it_is_said(caplog):
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        step_of(three_levels)
+    assert "Taken from the model, not learned: the priors of region, school." in caplog.text
+
+
+def test_the_surrogates_of_both_ways_to_run_have_them():
+    with pm.Model():
+        centred()
+        step = pk.KamiltonianStep()
+        pm.sample(5, tune=250, chains=1, cores=1, step=step, progressbar=False, compute_convergence_checks=False)
+    assert step.algorithm_state.options.scales
+    assert step.algorithm_state.fit.surrogate.known == 1
