@@ -46,9 +46,7 @@ def refit(
     state = state._replace(learning=learning._replace(schedule=schedule))
     full = final or (schedule.refits + 1) % 3 == 2
     try:
-        fit, metric = fitted(
-            rng, learning.evaluated, (chain, values), state.fit, full, options.library, options.scales
-        )
+        fit, metric = fitted(rng, learning.evaluated, (chain, values), state.fit, full, options.library, options.scales)
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state
     archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
