@@ -66,7 +66,7 @@ TIERS: dict[str, dict[str, int]] = {  # minutes
         "paper_pictures": 3, "paper_trajectories": 10, "paper_twisted": 3,
     },
     "laboratory": {
-        "break_even": 10, "by_hand": 8, "calibration": 40, "control_variates": 30, "cost": 10, "counts": 4,
+        "break_even": 10, "calibration": 40, "control_variates": 30, "cost": 10, "priors": 15,
         "curved": 60, "kamiltonian_dimension": 20, "modes": 60, "parametrization": 60, "particle_filter": 1,
         "regions": 30, "tuned_work": 25,
     },

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pymc_kameleon.surrogates.values.features import Surrogate
 
 FLAT = 1e-3  # least curvature of a direction, in the chain's sds
+STRAIGHTENED = 0.1  # twice the change of a log width, per sd of s_j, that is worth it
 LARGEST_MOVE = 4.0  # of the exponent: a scale that changes more than e^4-fold is not accepted
 
 
@@ -43,14 +44,26 @@ class Rescaling(NamedTuple):
     back: np.ndarray  # (k, d, d): z = back (y + centre)
     centres: np.ndarray  # (k, d)
     middles: np.ndarray  # (k,): of s_j, in the archive
-    straight: int  # the block along which trajectories are straightened, or -1
+    straight: int  # the block along which trajectories are straightened, the most bent of several; or -1
     origin: np.ndarray  # (d,): middle of the archive in straightened coordinates
+    # Those, see :mod:`pymc_kameleon.surrogates.straightened`: of b scales
+    bent_variables: np.ndarray  # (b,): j
+    halves: np.ndarray  # (b,): -a / 2
+    bends: np.ndarray  # (b, d): r_i
+    bent_into: np.ndarray  # (d, d)
+    bent_back: np.ndarray  # (d, d)
+    bent_centre: np.ndarray  # (d,)
+    bent_middles: np.ndarray  # (b,)
 
 
 def nothing(d: int) -> Rescaling:
     """No move, in d dimensions."""
     none, cube = np.zeros(0), np.zeros((0, d, d))
-    return Rescaling(none.astype(int), none, np.zeros((0, d)), cube, cube, np.zeros((0, d)), none, -1, np.zeros(d))
+    flat, square = np.zeros((0, d)), np.zeros((d, d))
+    return Rescaling(
+        none.astype(int), none, flat, cube, cube, flat, none, -1, np.zeros(d),
+        none.astype(int), none, flat, square, square, np.zeros(d), none,
+    )  # fmt: skip
 
 
 def make(surrogate: "Surrogate", metric: np.ndarray, archive: np.ndarray) -> Rescaling:
@@ -65,19 +78,88 @@ def make(surrogate: "Surrogate", metric: np.ndarray, archive: np.ndarray) -> Res
     chosen = np.array([k for k, *_ in kept], dtype=np.int64)
     variables, rates = blocks.variables[chosen], blocks.rates[chosen]
     bends = [abs(a) * move[1].max() for a, move in zip(rates, kept, strict=True)]
-    # what is worth straightening: twice the change of a log width, per sd of s_j
-    straight = int(np.argmax(bends)) if kept and max(bends) > 0.1 else -1
+    straight = int(np.argmax(bends)) if kept and max(bends) > STRAIGHTENED else -1
 
     def stacked(part, *shape):
         return np.array([move[part] for move in kept]).reshape(len(kept), *shape)
 
-    moves = Rescaling(
-        variables, rates, stacked(1, d), stacked(2, d, d), stacked(3, d, d), stacked(4, d),
-        np.median(states, axis=0)[variables], straight, np.zeros(d),
+    middles = np.median(states, axis=0)[variables]
+    moves = nothing(d)._replace(
+        variables=variables, rates=rates, exponents=stacked(1, d), into=stacked(2, d, d), back=stacked(3, d, d),
+        centres=stacked(4, d), middles=middles, straight=straight,
     )  # fmt: skip
-    if straight >= 0:
-        moves = moves._replace(origin=np.median(straightened(moves, archive), axis=0))
-    return moves
+    if straight < 0:
+        return moves
+    one = slice(straight, straight + 1)
+    moves = moves._replace(
+        bent_variables=variables[one], halves=-0.5 * rates[one], bends=moves.exponents[one], bent_middles=middles[one],
+        bent_into=moves.into[straight], bent_back=moves.back[straight], bent_centre=moves.centres[straight],
+    )  # fmt: skip
+    most = {variables[i]: i for i in np.argsort(bends) if bends[i] > STRAIGHTENED}  # of a variable
+    several = sorted(most.values())
+    if surrogate.known and len(several) > 1:
+        moves = _together(surrogate, metric, states, moves, several, chosen)
+    return moves._replace(origin=np.median(straightened(moves, archive), axis=0))
+
+
+def _together(surrogate, metric, states, moves: Rescaling, several: list[int], chosen) -> Rescaling:
+    """The moves with coordinates in which all ``several`` scales are straight; as they are where that cannot be.
+
+    What a scale bends most has a direction of its own, white with all others; of what no scale bends, any will do.
+    """
+    d, variables = len(metric), moves.variables[several]
+    others = np.setdiff1d(np.arange(d), variables)
+    middle = np.median(states, axis=0)
+    bent, whole = _curvatures(surrogate, middle)
+    bent = [-bent[chosen[i]][np.ix_(others, others)] for i in several]
+    try:
+        own = np.linalg.cholesky(np.atleast_2d(np.cov(states.T))[np.ix_(others, others)])
+        total = own.T @ -whole[np.ix_(others, others)] @ own
+        values, axes = np.linalg.eigh(0.5 * (total + total.T))
+        white = own @ (axes / np.sqrt(np.maximum(values, FLAT)))  # the whole has curvature 1 along each
+    except (np.linalg.LinAlgError, ValueError):
+        return moves
+    bent = [white.T @ (0.5 * (block + block.T)) @ white for block in bent]
+    shares, vectors = zip(*(np.linalg.eigh(block) for block in bent), strict=True)
+    order = np.argsort(-np.concatenate(shares), kind="stable")
+    axes = _orthonormal(np.concatenate([*vectors], axis=1)[:, order])
+    bends = np.clip([np.einsum("im,ij,jm->m", axes, block, axes) for block in bent], 0.0, 1.0)
+    directions = white @ axes
+    if not (np.isfinite(directions).all() and np.isfinite(bends).all()):
+        return moves
+    # about the top of what bends it most, see ``_move``
+    step = np.zeros(len(others))
+    slopes = [directions.T @ _slope(surrogate, middle, chosen[i])[others] for i in several]
+    most = bends.argmax(axis=0)
+    for m, k in enumerate(most):
+        if bends[k, m] > FLAT:
+            step[m] = slopes[k][m] / bends[k, m]
+    frame, inverse, exponents = np.eye(d), np.eye(d), np.zeros((len(several), d))
+    frame[np.ix_(others, others)] = directions
+    inverse[np.ix_(others, others)] = np.linalg.inv(directions)
+    exponents[:, others] = bends
+    centre = middle.copy()
+    centre[others] += directions @ step
+    centre[variables] = 0.0
+    return moves._replace(
+        bent_variables=variables, halves=-0.5 * moves.rates[several], bends=exponents,
+        bent_into=np.ascontiguousarray(inverse @ metric), bent_centre=inverse @ centre,
+        bent_back=np.ascontiguousarray(np.linalg.inv(metric) @ frame), bent_middles=middle[variables],
+    )  # fmt: skip
+
+
+def _orthonormal(columns: np.ndarray) -> np.ndarray:
+    """A basis of the space, shape (m, m), from ``columns`` (m, n), n >= m: the first ones as they are."""
+    basis: list = []
+    for column in columns.T:
+        rest = column
+        for _ in range(2):  # twice is enough
+            for own in basis:
+                rest = rest - own * (own @ rest)
+        norm = np.linalg.norm(rest)
+        if norm > 0.1 and len(basis) < len(columns):
+            basis.append(rest / norm)
+    return np.linalg.qr(np.concatenate([np.reshape(basis, (-1, len(columns))).T, np.eye(len(columns))], axis=1))[0]
 
 
 def straightened(moves: Rescaling, z: np.ndarray) -> np.ndarray:
@@ -85,24 +167,36 @@ def straightened(moves: Rescaling, z: np.ndarray) -> np.ndarray:
 
     A ball in z ends where a funnel opens, and what is outside of D is left to the random walk.
     """
-    k = moves.straight
-    if k < 0:
+    if moves.straight < 0:
         return z
-    q = z @ moves.into[k].T - moves.centres[k]
-    away = q[..., moves.variables[k], None] - moves.middles[k]
+    q = z @ moves.bent_into.T - moves.bent_centre
     with np.errstate(over="ignore", invalid="ignore"):  # then it is outside of D
-        w = q * np.exp(0.5 * moves.rates[k] * moves.exponents[k] * away)
+        exponent = 0.0
+        for k, j in enumerate(moves.bent_variables):
+            exponent = exponent + -moves.halves[k] * moves.bends[k] * (q[..., j, None] - moves.bent_middles[k])
+        w = q * np.exp(exponent)
     return w - moves.origin
 
 
 @njit(cache=True)
-def linear(moves, k, z):
-    """The coordinates q (d,) of ``z`` (d,) in which block ``k`` moves."""
-    q = -moves.centres[k]
+def linear(into, centre, z):
+    """The coordinates q = ``into`` z - ``centre``, (d,)."""
+    q = -centre
     for i in range(z.size):
         for m in range(z.size):
-            q[i] += moves.into[k, i, m] * z[m]
+            q[i] += into[i, m] * z[m]
     return q
+
+
+@njit(cache=True)
+def exponents(moves, q, result):
+    """Write into ``result`` (d,) by which power of e each of the coordinates ``q`` is narrower than in the middle."""
+    for i in range(q.size):
+        result[i] = 0.0
+    for k in range(moves.halves.size):
+        away = q[moves.bent_variables[k]] - moves.bent_middles[k]
+        for i in range(q.size):
+            result[i] += moves.halves[k] * moves.bends[k, i] * away
 
 
 @njit(cache=True)
@@ -117,17 +211,30 @@ def square(z):
 @njit(cache=True)
 def square_norm(moves, z):
     """The square of :func:`straightened`'s norm."""
-    k = moves.straight
-    if k < 0:
+    if moves.straight < 0:
         return square(z)
-    j = moves.variables[k]
-    away = -moves.centres[k, j] - moves.middles[k]
-    for m in range(z.size):
-        away += moves.into[k, j, m] * z[m]
-    w = linear(moves, k, z)
+    w = linear(moves.bent_into, moves.bent_centre, z)
+    narrower = np.empty(z.size)
+    exponents(moves, w, narrower)
     for i in range(z.size):
-        w[i] = w[i] * math.exp(0.5 * moves.rates[k] * moves.exponents[k, i] * away) - moves.origin[i]
+        w[i] = w[i] * math.exp(-narrower[i]) - moves.origin[i]
     return square(w)
+
+
+def _curvatures(f, middle):
+    """In s, at the ``middle`` of the archive: of each block, and of all of f."""
+    whiten = f.whiten
+    block = [
+        growth(middle[None], m, a)[0] * (whiten.T @ q @ whiten)
+        for m, a, q in zip(f.blocks.variables, f.blocks.rates, f.blocks.quadratic, strict=True)
+    ]
+    return block, f.frame.T @ f.quadratic @ f.frame + sum(block)
+
+
+def _slope(f, middle, k):
+    """In s, at the ``middle`` of the archive: of what block ``k`` multiplies."""
+    slope = f.blocks.linear[k] + f.blocks.quadratic[k] @ (f.whiten @ middle)
+    return growth(middle[None], int(f.blocks.variables[k]), f.blocks.rates[k])[0] * (f.whiten.T @ slope)
 
 
 def _move(f, metric, states, k):
@@ -137,13 +244,7 @@ def _move(f, metric, states, k):
         return None
     others = np.delete(np.arange(d), j)
     middle = np.median(states, axis=0)
-    # curvatures in s, at the middle of the archive, of the block and of all of f
-    whiten = f.whiten
-    block = [
-        growth(middle[None], m, a)[0] * (whiten.T @ q @ whiten)
-        for m, a, q in zip(f.blocks.variables, f.blocks.rates, f.blocks.quadratic, strict=True)
-    ]
-    whole = f.frame.T @ f.quadratic @ f.frame + sum(block)
+    block, whole = _curvatures(f, middle)
     spread = np.cov(states.T)[np.ix_(others, others)]
     try:
         own = np.linalg.cholesky(spread)
@@ -160,8 +261,7 @@ def _move(f, metric, states, k):
         return None
     # The block's own top, which is where the others are drawn to in the neck: about any other centre they would be
     # farther away in w the deeper it gets. Along what the block does not bend, any centre is right.
-    slope = f.blocks.linear[k] + f.blocks.quadratic[k] @ (whiten @ middle)
-    slope = growth(middle[None], j, f.blocks.rates[k])[0] * (whiten.T @ slope)[others]
+    slope = _slope(f, middle, k)[others]
     step = directions @ np.where(shares > FLAT, directions.T @ slope / np.maximum(shares, FLAT), 0.0)
     inverse = np.eye(d)
     inverse[np.ix_(others, others)] = np.linalg.inv(directions)
@@ -186,7 +286,7 @@ def move(rescaling, z, which, size, normal, new):
     if abs(half) > LARGEST_MOVE:  # of -delta, too
         half = 0.0
         delta = 0.0
-    y = linear(rescaling, k, z)
+    y = linear(rescaling.into[k], rescaling.centres[k], z)
     log_jacobian = 0.0
     for i in range(z.size):
         growth_of_width = half * rescaling.exponents[k, i]

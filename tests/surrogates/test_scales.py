@@ -9,7 +9,7 @@ from pymc_kameleon.samplers.pooled import elite
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
-from pymc_kameleon.surrogates.values import features, least_squares, regression, scale_basis, scales
+from pymc_kameleon.surrogates.values import features, known_scales, least_squares, regression, scale_basis, scales
 from pymc_kameleon.surrogates.values.library import LIBRARY, parts
 from tests.support.chains import two_sample_z
 from tests.support.differences import slopes
@@ -299,6 +299,51 @@ def with_moves(dynamics, moves):
     return dynamics._replace(rescaling=moves, flat=flat)
 
 
+def dynamics_with_two_scales(radius=2.2):
+    """A group of each, and a location: in four coordinates, the scales the first two; both are known."""
+    known = (
+        known_scales.KnownScale(0, 0.6, np.array([[0.0, 0.0, 1.0, 0.0]]), np.array([0.2])),
+        known_scales.KnownScale(1, -0.4, np.array([[0.1, 0.0, -0.3, 1.1]]), np.array([-0.1])),
+    )
+    rng = np.random.default_rng(3)
+    centre, scale, factor = (
+        0.1 * np.arange(4),
+        np.array([1.0, 0.9, 1.2, 0.8]),
+        np.tril(0.3 * np.ones((4, 4))) + np.eye(4),
+    )
+    blocks, linear = known_scales.in_surrogate(known, centre, scale, factor)
+    f = features.blank(centre, scale, np.linalg.inv(factor))._replace(blocks=blocks, known=2, known_linear=linear)
+    f = f._replace(quadratic=-np.diag([1.0, 0.8, 0.3, 0.4]) - 0.1, linear=np.array([0.3, 0.1, -0.1, 0.2]))
+    metric = np.eye(4) + np.diag([0.3, -0.2], -2)
+    archive = f.centre + rng.standard_normal((60, 4))
+    dynamics = surrogate_dynamics.make_dynamics(f, metric, archive, 0.5)
+    assert len(dynamics.rescaling.halves) == 2
+    return dynamics._replace(radius=radius, ceiling=5.0)
+
+
+class PlainTogether:
+    """Straightened coordinates of several scales, by their definition."""
+
+    def __init__(self, moves):
+        self.moves, self.into, self.centre = moves, moves.bent_into, moves.bent_centre
+
+    def power(self, w):
+        """Of e, each coordinate: (d,)."""
+        away = w[self.moves.bent_variables] - self.moves.bent_middles
+        return (self.moves.halves * away) @ self.moves.bends
+
+    def to_w(self, z):
+        q = self.into @ z - self.centre
+        return q * np.exp(-self.power(q))
+
+    def to_z(self, w):
+        return np.linalg.solve(self.into, w * np.exp(self.power(w)) + self.centre)
+
+    def log_jacobian(self, w):
+        """Of ``to_z``."""
+        return np.linalg.slogdet(slopes(self.to_z, w))[1]
+
+
 class Plain:
     """Coordinates of the moves along a scale: q about the middle of each, w straightened, by their definition."""
 
@@ -339,7 +384,7 @@ def test_a_move_along_a_scale_has_its_jacobian_and_comes_back():
 
 def plain_straightened(dynamics, z, momentum, step, steps, temperature):
     """Leapfrog on temperature * f(z(w)) + log |dz/dw|, everything by differences."""
-    plain = Plain(dynamics.rescaling)
+    plain = PlainTogether(dynamics.rescaling)
 
     def log_density(w):
         return temperature * surrogate_dynamics.value(dynamics, plain.to_z(w)) + plain.log_jacobian(w)
@@ -354,12 +399,14 @@ def plain_straightened(dynamics, z, momentum, step, steps, temperature):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_straightened_leapfrog_agrees_with_the_plain_version(temperature):
-    dynamics, rng = dynamics_with_a_scale(radius=math.inf), np.random.default_rng(2)
+@pytest.mark.parametrize("make", [dynamics_with_a_scale, dynamics_with_two_scales])
+def test_straightened_leapfrog_agrees_with_the_plain_version(make, temperature):
+    dynamics, rng = make(radius=math.inf), np.random.default_rng(2)
+    d = len(dynamics.inverse)
     for _ in range(5):
-        z, momentum = 0.7 * rng.standard_normal(3), rng.standard_normal(3)
-        new, gradient, by_new = np.empty(3), np.empty(3), np.empty(3)
-        spare = np.empty((2, 3))
+        z, momentum = 0.7 * rng.standard_normal(d), rng.standard_normal(d)
+        new, gradient, by_new = np.empty(d), np.empty(d), np.empty(d)
+        spare = np.empty((2, d))
         value = features.at(*dynamics.flat, temperature, z, gradient, *spare)
         new_value, log_ratio, stability, inside, gradients = straightened.leapfrog(
             *dynamics.flat, dynamics.rescaling, temperature, z, value, gradient, momentum, 0.2, 6, math.inf, new, by_new
@@ -373,15 +420,15 @@ def test_straightened_leapfrog_agrees_with_the_plain_version(temperature):
 
 def exact_draws(rng, dynamics, n):
     """Of exp(f) on D, in z, by rejection, in coordinates in which D is a ball."""
-    moves, plain = dynamics.rescaling, Plain(dynamics.rescaling)
+    moves, plain = dynamics.rescaling, PlainTogether(dynamics.rescaling)
 
     def draw():
         """A point, and the log of its density over that of the draw."""
-        w = moves.origin + rng.uniform(-dynamics.radius, dynamics.radius, 3)
+        w = moves.origin + rng.uniform(-dynamics.radius, dynamics.radius, len(moves.origin))
         z = plain.to_z(w)
         value = surrogate_dynamics.value(dynamics, z)
         inside = np.linalg.norm(w - moves.origin) < dynamics.radius and value < dynamics.ceiling
-        return z, value + plain.power.sum() * (w[plain.j] - plain.middle) if inside else -math.inf
+        return z, value + plain.power(w).sum() if inside else -math.inf
 
     bound = max(draw()[1] for _ in range(5000)) + 0.5
     draws = []
@@ -393,10 +440,11 @@ def exact_draws(rng, dynamics, n):
     return np.array(draws)
 
 
-def test_the_region_is_a_ball_in_straightened_coordinates():
-    dynamics, rng = dynamics_with_a_scale(), np.random.default_rng(6)
-    moves, to_w = dynamics.rescaling, Plain(dynamics.rescaling).to_w
-    z = rng.standard_normal((20, 3))
+@pytest.mark.parametrize("make", [dynamics_with_a_scale, dynamics_with_two_scales])
+def test_the_region_is_a_ball_in_straightened_coordinates(make):
+    dynamics, rng = make(), np.random.default_rng(6)
+    moves, to_w = dynamics.rescaling, PlainTogether(dynamics.rescaling).to_w
+    z = rng.standard_normal((20, len(moves.origin)))
     reach = surrogate_dynamics.reach(dynamics, z)
     for one, distance in zip(z, reach, strict=True):
         assert distance == pytest.approx(np.linalg.norm(to_w(one) - moves.origin))
@@ -423,12 +471,13 @@ ONLY = {"trajectories": Arm(3, 1.6, 0.4, 0.0), "jumps": Arm(6, 1.6, 0.4, 1.0)}
 
 def by_hand(dynamics, starts, kind, with_jacobian):
     """Six moves, or trajectories, with the inner test here; ``with_jacobian=False`` leaves log |J| out of it."""
-    rng, moves, space = np.random.default_rng(13), dynamics.rescaling, np.empty((4, 3))
+    d = starts.shape[1]
+    rng, moves, space = np.random.default_rng(13), dynamics.rescaling, np.empty((4, d))
     ends = starts.copy()
     for z in ends:
         for _ in range(6):
             value = features.at(*dynamics.flat, 1.0, z, *space[:3])
-            new, normals = np.empty(3), rng.standard_normal(3)
+            new, normals = np.empty(d), rng.standard_normal(d)
             if kind == "jumps":
                 jacobian = rescaling.move(moves, z, 0.5, rng.random(), normals[0], new)
                 new_value = surrogate_dynamics.value(dynamics, new)
@@ -437,8 +486,8 @@ def by_hand(dynamics, starts, kind, with_jacobian):
                 new_value, log_ratio, *_ = straightened.leapfrog(
                     *dynamics.flat, moves, 1.0, z, value, space[0], normals, 0.5, 3, dynamics.radius**2, new, space[3]
                 )
-                further = moves.into[0][0] @ (new - z)
-                jacobian = -0.5 * moves.rates[0] * moves.exponents[0].sum() * further
+                further = (moves.bent_into @ (new - z))[moves.bent_variables]
+                jacobian = moves.halves * moves.bends.sum(axis=1) @ further
             log_ratio -= 0.0 if with_jacobian else jacobian
             inside = surrogate_dynamics.reach(dynamics, new) < dynamics.radius and new_value < dynamics.ceiling
             if inside and math.log(rng.random()) < log_ratio:
@@ -454,6 +503,42 @@ def test_transitions_along_a_scale_leave_f_invariant_and_are_reversible(kind, dr
     assert z_scores(drawn, np.array(ends)) < 4.5
     assert z_scores(drawn, by_hand(dynamics, drawn, kind, True)) < 4.5
     assert z_scores(drawn, by_hand(dynamics, drawn, kind, False)) > 8.0
+
+
+def test_trajectories_along_two_scales_leave_f_invariant_and_are_reversible():
+    """As of one; the control is the same."""
+    rng, dynamics = np.random.default_rng(14), dynamics_with_two_scales()
+    starts = exact_draws(rng, dynamics, 1500)
+    ends = [surrogate_dynamics.run(rng, z, dynamics._replace(step_size=0.8), ONLY["trajectories"]).z for z in starts]
+    assert z_scores(starts, np.array(ends)) < 4.5
+    assert z_scores(starts, by_hand(dynamics, starts, "trajectories", True)) < 4.5
+    assert z_scores(starts, by_hand(dynamics, starts, "trajectories", False)) > 8.0
+
+
+def test_each_group_is_straight_along_its_own_scale():
+    """Two funnels: widths do not change with a scale, and are 1 in the middle."""
+    known = tuple(known_scales.KnownScale(j, 1.0, np.eye(8)[3 * j + 2 : 3 * j + 5], np.zeros(3)) for j in range(2))
+    centre, scale = np.zeros(8), np.ones(8)
+    blocks, linear = known_scales.in_surrogate(known, centre, scale, np.eye(8))
+    f = features.blank(centre, scale, np.eye(8))._replace(blocks=blocks, known=2, known_linear=linear)
+    f = f._replace(quadratic=-np.diag([1.0, 1.0] + [1e-4] * 6))
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((200, 8))
+    x[:, 2:5] *= np.exp(x[:, :1])
+    x[:, 5:] *= np.exp(x[:, 1:2])
+
+    def change(moves, j):
+        """Of w where the j-th scale is exp(-5) of what it was, and its group as likely; but for the scale's own."""
+        neck = x.copy()
+        neck[:, j] -= 5.0
+        neck[:, 3 * j + 2 : 3 * j + 5] *= np.exp(-5.0)
+        return np.abs(rescaling.straightened(moves, neck) - rescaling.straightened(moves, x))[:, 2:].max()
+
+    moves = surrogate_dynamics.make_dynamics(f, np.eye(8), x, 0.5).rescaling
+    np.testing.assert_allclose(moves.bends.max(axis=0)[2:], 1.0, atol=1e-3)
+    assert max(change(moves, 0), change(moves, 1)) < 0.02
+    one = rescaling.make(f._replace(known=0), np.eye(8), x)  # the control: one of both
+    assert change(one, int(one.bent_variables[0])) < 0.02 < 1.0 < change(one, 1 - int(one.bent_variables[0]))
 
 
 def test_without_a_scale_there_is_nothing_to_move_along_and_a_ceiling():
@@ -492,7 +577,7 @@ def test_a_trajectory_goes_on_in_the_neck(learned):
     for centred, least, most in ((True, 0.8, 1.0), (False, 0.0, 0.3)):
         moves = dynamics.rescaling
         if not centred:  # the control: about where they are in the middle
-            moves = moves._replace(centres=moves.centres + 1.0)
+            moves = moves._replace(bent_centre=moves.bent_centre + 1.0)
         one = with_moves(dynamics, moves)
         paths = [
             surrogate_dynamics.run(rng, surrogate_dynamics.to_z(one, row), one, Arm(1, 1.5, 0.3, 0.0)) for row in x

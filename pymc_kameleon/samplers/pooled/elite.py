@@ -30,9 +30,12 @@ def heights(dynamics: Dynamics | None, x: np.ndarray, log_densities: np.ndarray)
     if dynamics is None or dynamics.rescaling.straight < 0:
         return log_densities
     moves, f = dynamics.rescaling, dynamics.surrogate
-    k, j = moves.straight, moves.variables[moves.straight]
-    away = (x[:, j] - f.centre[j]) / f.scale[j] - moves.middles[k]
-    return log_densities - 0.5 * moves.rates[k] * moves.exponents[k].sum() * away
+    for j, half, bends, middle in zip(
+        moves.bent_variables, moves.halves, moves.bends, moves.bent_middles, strict=True
+    ):  # fmt: skip
+        away = (x[:, j] - f.centre[j]) / f.scale[j] - middle
+        log_densities = log_densities + half * bends.sum() * away
+    return log_densities
 
 
 def elite(hub: State) -> tuple[np.ndarray, np.ndarray]:

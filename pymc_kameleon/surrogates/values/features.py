@@ -203,7 +203,7 @@ def flatten(
     moves = rescaling.nothing(d) if moves is None else moves
     pairs, starts, partners, monomials, dense = products(f, d)
     whole = f.kind == FOURIER or not len(f.weights)
-    # What is read, by ``_row`` and its like, by its number in these lists: ``linear`` is 6, ``pairs`` 32.
+    # What is read, by ``_row`` and its like, by its number in these lists: ``linear`` is 6, ``pairs`` 38.
     numbers = (
         np.array([f.constant, f.lengthscale, f.tail_scale, f.reach, f.slope, f.top]),
         f.centre, f.scale, f.origin, f.frame, f.whiten, f.linear, f.quadratic, square if metric is None else metric,
@@ -212,10 +212,11 @@ def flatten(
         b.rates, b.constants, b.linear, b.quadratic, b.bends,
         moves.rates, moves.exponents, moves.into, moves.back, moves.centres, moves.middles, moves.origin,
         dense, f.known_linear,
+        moves.halves, moves.bends, moves.bent_into, moves.bent_back, moves.bent_centre, moves.bent_middles,
     )  # fmt: skip
     integers = (
         np.array([f.kind, is_quadratic(f), moves.straight, f.known]),
-        pairs, starts, partners, b.variables, moves.variables,
+        pairs, starts, partners, b.variables, moves.variables, moves.bent_variables,
     )  # fmt: skip
     rows = np.ones((len(numbers) + len(integers), 4), dtype=np.int64)
     for arrays, row, begin in ((numbers, 0, 0), (integers, len(numbers), rows.size)):
@@ -275,7 +276,7 @@ def _cube(x, rows, k):
 @njit(cache=True, inline="always")
 def _blocks(x, n):
     return scales.Blocks(
-        _row(n, n, 35), _row(x, n, 17), _row(x, n, 18), _grid(x, n, 19), _cube(x, n, 20), _grid(x, n, 21)
+        _row(n, n, 41), _row(x, n, 17), _row(x, n, 18), _grid(x, n, 19), _cube(x, n, 20), _grid(x, n, 21)
     )
 
 
@@ -283,8 +284,10 @@ def _blocks(x, n):
 def moves_of(x, n):
     """The moves in what :func:`flatten` made."""
     return rescaling.Rescaling(
-        _row(n, n, 36), _row(x, n, 22), _grid(x, n, 23), _cube(x, n, 24), _cube(x, n, 25),
-        _grid(x, n, 26), _row(x, n, 27), n[n[4 * 31] + 2], _row(x, n, 28),
+        _row(n, n, 42), _row(x, n, 22), _grid(x, n, 23), _cube(x, n, 24), _cube(x, n, 25),
+        _grid(x, n, 26), _row(x, n, 27), n[n[4 * 37] + 2], _row(x, n, 28),
+        _row(n, n, 43), _row(x, n, 31), _grid(x, n, 32), _grid(x, n, 33), _grid(x, n, 34),
+        _row(x, n, 35), _row(x, n, 36),
     )  # fmt: skip
 
 
@@ -320,7 +323,7 @@ def at(x, n, temperature, z, gradient, s, by_s):
                     for j in range(d):
                         slope[j] += x[metric + i * d + j] * outward[i]
                 straight_tails.continued(reach / r, r, x[4], z, inner, slope, gradient)
-    if n[n[4 * 31] + 3] > 0:
+    if n[n[4 * 37] + 3] > 0:
         metric = n[4 * 8]
         for i in range(d):
             total = 0.0
@@ -343,7 +346,7 @@ def _fitted(x, n, z, gradient, s, by_s):
     """What was fitted, at ``z``."""
     d = z.size
     value = x[0] + _quadratic(x, n, z, gradient)
-    if not n[n[4 * 31] + 1]:
+    if not n[n[4 * 37] + 1]:
         metric = n[4 * 8]
         for i in range(d):
             total = 0.0
@@ -387,7 +390,7 @@ def _values_and_slopes(numbers, integers, points):
                 value = far
                 outward = straight_tails.outward(numbers, integers[4 * 5], s, r)
                 straight_tails.continued(reach / r, r, k, s, inner, outward, slopes[row])
-        if integers[integers[4 * 31] + 3] > 0:
+        if integers[integers[4 * 37] + 3] > 0:
             value += _known(numbers, integers, s, slopes[row])
         result[row] = value
     return result, slopes
@@ -429,10 +432,10 @@ def is_quadratic(f: Surrogate) -> bool:
 @njit(cache=True)
 def _other_terms(x, n, s, gradient):
     """The value at s of everything but the quadratic; its gradient is added to ``gradient``."""
-    value, kind = 0.0, n[n[4 * 31]]
-    if n[4 * 32 + 1] > 0:
+    value, kind = 0.0, n[n[4 * 37]]
+    if n[4 * 38 + 1] > 0:
         value += sums.monomials(
-            _grid(n, n, 32), _row(n, n, 33), _row(n, n, 34), _row(x, n, 10), _grid(x, n, 29), s, gradient
+            _grid(n, n, 38), _row(n, n, 39), _row(n, n, 40), _row(x, n, 10), _grid(x, n, 29), s, gradient
         )  # fmt: skip
     if kind == GAUSSIAN:
         value += sums.gaussian(_grid(x, n, 11), _row(x, n, 13), x[1], _grid(x, n, 5), s, gradient)
@@ -442,7 +445,7 @@ def _other_terms(x, n, s, gradient):
         value += sums.fourier(_grid(x, n, 11), _row(x, n, 12), _row(x, n, 13), s, gradient)
     if n[4 * 14 + 1] > 0:
         value += sums.tails(_row(x, n, 14), x[2], _row(x, n, 15), _grid(x, n, 16), _grid(x, n, 5), s, gradient)
-    known, blocks = n[n[4 * 31] + 3], n[4 * 17 + 1]
+    known, blocks = n[n[4 * 37] + 3], n[4 * 17 + 1]
     if blocks > known:
         value += scales.add_blocks(_blocks(x, n), known, blocks, _grid(x, n, 5), s, gradient)
     return value
@@ -455,4 +458,4 @@ def _known(x, n, s, gradient):
     for i in range(s.size):
         value += x[linear + i] * s[i]
         gradient[i] += x[linear + i]
-    return value + scales.add_blocks(_blocks(x, n), 0, n[n[4 * 31] + 3], _grid(x, n, 5), s, gradient)
+    return value + scales.add_blocks(_blocks(x, n), 0, n[n[4 * 37] + 3], _grid(x, n, 5), s, gradient)

@@ -28,7 +28,7 @@ LIBRARY = (
     Family("quadratic"),
     Family("polynomial", True, price=1.02),
     Family("scales", price=1.5, scales=True),
-    # at 1.6 noise is taken for monomials, at 4 a logistic hierarchy has none; without it: benchmarks/counts.py
+    # at 1.6 noise is taken for monomials, at 4 a logistic hierarchy has none; without it: benchmarks/priors.py
     Family("scales+polynomial", True, price=2.0, scales=True),
     Family("polynomial+gaussian4", True, GAUSSIAN, 4.0, price=1.05),
     Family("pairwise1", False, PAIRWISE, 1.0, price=1.15),
