@@ -18,8 +18,7 @@ from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
-LOOKS = 3  # points at which what is linear has to be
-ROUNDING = 1e-9  # relative
+ROUNDING = 1e-9  # relative, of what is linear
 
 
 def known_scales(model: pm.Model, variables: list, point: dict, as_if_centred: bool) -> tuple[KnownScale, ...]:
@@ -67,8 +66,7 @@ def _linear_parts(coordinates):
     slopes = np.stack([at(unit) - at_zero for unit in np.eye(d)], axis=1)
     slopes = np.where(np.abs(slopes) < ROUNDING, 0.0, np.round(slopes, 12))
     linear = np.isfinite(slopes).all(axis=1)
-    for _ in range(LOOKS):
-        u = rng.standard_normal(d)
+    for u in rng.standard_normal((3, d)):
         expected = at_zero + slopes @ u
         with np.errstate(all="ignore"):
             linear &= np.abs(at(u) - expected) < ROUNDING * (1.0 + np.abs(expected))
