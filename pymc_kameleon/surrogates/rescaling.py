@@ -105,7 +105,8 @@ def make(surrogate: "Surrogate", metric: np.ndarray, archive: np.ndarray) -> Res
 def _together(surrogate, metric, states, moves: Rescaling, several: list[int], chosen) -> Rescaling:
     """The moves with coordinates in which all ``several`` scales are straight; as they are where that cannot be.
 
-    What a scale bends most has a direction of its own, white with all others; of what no scale bends, any will do.
+    What a scale bends most has coordinates that nothing else enters, in whose neck all else is large; the others are
+    white beside them.
     """
     d, variables = len(metric), moves.variables[several]
     others = np.setdiff1d(np.arange(d), variables)
@@ -122,24 +123,21 @@ def _together(surrogate, metric, states, moves: Rescaling, several: list[int], c
     bent = [white.T @ (0.5 * (block + block.T)) @ white for block in bent]
     shares, vectors = zip(*(np.linalg.eigh(block) for block in bent), strict=True)
     order = np.argsort(-np.concatenate(shares), kind="stable")
-    axes = _orthonormal(np.concatenate([*vectors], axis=1)[:, order])
+    axes = _basis(np.concatenate([*vectors], axis=1)[:, order], np.concatenate(shares)[order])
     bends = np.clip([np.einsum("im,ij,jm->m", axes, block, axes) for block in bent], 0.0, 1.0)
-    directions = white @ axes
+    directions = white @ np.linalg.inv(axes.T)
     if not (np.isfinite(directions).all() and np.isfinite(bends).all()):
         return moves
-    # about the top of what bends it most, see ``_move``
-    step = np.zeros(len(others))
-    slopes = [directions.T @ _slope(surrogate, middle, chosen[i])[others] for i in several]
-    most = bends.argmax(axis=0)
-    for m, k in enumerate(most):
-        if bends[k, m] > FLAT:
-            step[m] = slopes[k][m] / bends[k, m]
+    # about the top of them all, see ``_move``
+    slope = white.T @ sum(_slope(surrogate, middle, chosen[i])[others] for i in several)
+    values, along = np.linalg.eigh(sum(bent))
+    step = white @ (along @ np.where(values > FLAT, along.T @ slope / np.maximum(values, FLAT), 0.0))
     frame, inverse, exponents = np.eye(d), np.eye(d), np.zeros((len(several), d))
     frame[np.ix_(others, others)] = directions
     inverse[np.ix_(others, others)] = np.linalg.inv(directions)
     exponents[:, others] = bends
     centre = middle.copy()
-    centre[others] += directions @ step
+    centre[others] += step
     centre[variables] = 0.0
     return moves._replace(
         bent_variables=variables, halves=-0.5 * moves.rates[several], bends=exponents,
@@ -148,18 +146,18 @@ def _together(surrogate, metric, states, moves: Rescaling, several: list[int], c
     )  # fmt: skip
 
 
-def _orthonormal(columns: np.ndarray) -> np.ndarray:
-    """A basis of the space, shape (m, m), from ``columns`` (m, n), n >= m: the first ones as they are."""
-    basis: list = []
-    for column in columns.T:
-        rest = column
-        for _ in range(2):  # twice is enough
-            for own in basis:
-                rest = rest - own * (own @ rest)
+def _basis(vectors: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Unit vectors (m, m), of ``vectors`` (m, n) whose ``shares`` (n,) fall: above a half as they are."""
+    m, basis, white = len(vectors), np.zeros((0, len(vectors))), np.zeros((0, len(vectors)))
+    for vector, share in zip(vectors.T, shares, strict=True):
+        rest = vector - white.T @ (white @ vector)
+        rest -= white.T @ (white @ rest)  # twice is enough
         norm = np.linalg.norm(rest)
-        if norm > 0.1 and len(basis) < len(columns):
-            basis.append(rest / norm)
-    return np.linalg.qr(np.concatenate([np.reshape(basis, (-1, len(columns))).T, np.eye(len(columns))], axis=1))[0]
+        if norm > 0.1 and len(basis) < m:
+            white = np.concatenate([white, rest[None] / norm])
+            basis = np.concatenate([basis, vector[None] if share > 0.5 else white[-1:]])
+    missing = np.linalg.svd(white, full_matrices=True)[2][len(white) :]
+    return np.concatenate([basis, missing]).T
 
 
 def straightened(moves: Rescaling, z: np.ndarray) -> np.ndarray:

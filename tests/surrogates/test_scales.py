@@ -516,29 +516,31 @@ def test_trajectories_along_two_scales_leave_f_invariant_and_are_reversible():
 
 
 def test_each_group_is_straight_along_its_own_scale():
-    """Two funnels: widths do not change with a scale, and are 1 in the middle."""
-    known = tuple(known_scales.KnownScale(j, 1.0, np.eye(8)[3 * j + 2 : 3 * j + 5], np.zeros(3)) for j in range(2))
-    centre, scale = np.zeros(8), np.ones(8)
-    blocks, linear = known_scales.in_surrogate(known, centre, scale, np.eye(8))
-    f = features.blank(centre, scale, np.eye(8))._replace(blocks=blocks, known=2, known_linear=linear)
+    """Two funnels, one about the other's: widths do not change with a scale."""
+    rng, lower, upper = np.random.default_rng(5), np.eye(8)[2:5], np.eye(8)[5:]
+    about = rng.standard_normal((3, 3))
+    rows = (lower - about @ upper, upper)
+    known = tuple(known_scales.KnownScale(j, 1.0, rows[j], np.zeros(3)) for j in range(2))
+    blocks, linear = known_scales.in_surrogate(known, np.zeros(8), np.ones(8), np.eye(8))
+    f = features.blank(np.zeros(8), np.ones(8), np.eye(8))._replace(blocks=blocks, known=2, known_linear=linear)
     f = f._replace(quadratic=-np.diag([1.0, 1.0] + [1e-4] * 6))
-    rng = np.random.default_rng(5)
-    x = rng.standard_normal((200, 8))
-    x[:, 2:5] *= np.exp(x[:, :1])
-    x[:, 5:] *= np.exp(x[:, 1:2])
+    scale, effects = rng.standard_normal((200, 2)), rng.standard_normal((2, 200, 3))
+
+    def states(shift):
+        """With log scales that are so much more, and effects as likely."""
+        high, low = (np.exp(scale[:, j, None] + shift[j]) * effects[j] for j in (1, 0))
+        return np.concatenate([scale + shift, low + high @ about.T, high], axis=1)
 
     def change(moves, j):
-        """Of w where the j-th scale is exp(-5) of what it was, and its group as likely; but for the scale's own."""
-        neck = x.copy()
-        neck[:, j] -= 5.0
-        neck[:, 3 * j + 2 : 3 * j + 5] *= np.exp(-5.0)
-        return np.abs(rescaling.straightened(moves, neck) - rescaling.straightened(moves, x))[:, 2:].max()
+        """Of w where the j-th scale is exp(-5) of what it was; but for the scale's own."""
+        here, there = (rescaling.straightened(moves, states(shift)) for shift in (np.zeros(2), -5.0 * np.eye(2)[j]))
+        return np.abs(there - here)[:, 2:].max()
 
-    moves = surrogate_dynamics.make_dynamics(f, np.eye(8), x, 0.5).rescaling
-    np.testing.assert_allclose(moves.bends.max(axis=0)[2:], 1.0, atol=1e-3)
-    assert max(change(moves, 0), change(moves, 1)) < 0.02
-    one = rescaling.make(f._replace(known=0), np.eye(8), x)  # the control: one of both
-    assert change(one, int(one.bent_variables[0])) < 0.02 < 1.0 < change(one, 1 - int(one.bent_variables[0]))
+    moves = surrogate_dynamics.make_dynamics(f, np.eye(8), states(np.zeros(2)), 0.5).rescaling
+    np.testing.assert_allclose(moves.bends.max(axis=0)[2:], 1.0, atol=1e-2)
+    assert max(change(moves, 0), change(moves, 1)) < 0.1
+    one = rescaling.make(f._replace(known=0), np.eye(8), states(np.zeros(2)))  # the control: one of both
+    assert change(one, 1 - int(one.bent_variables[0])) > 1.0
 
 
 def test_without_a_scale_there_is_nothing_to_move_along_and_a_ceiling():
