@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers.pooled.by_values import ByValues
 
 
 def centred():
@@ -133,10 +134,17 @@ def test_it_is_said(caplog):
     assert "Taken from the model, not learned: the priors of region, school." in caplog.text
 
 
-def test_the_surrogates_of_both_ways_to_run_have_them():
+def test_the_surrogates_of_both_ways_to_run_have_them(monkeypatch):
+    quiet = {"progressbar": False, "random_seed": 1}
     with pm.Model():
         centred()
         step = pk.KamiltonianStep()
-        pm.sample(5, tune=250, chains=1, cores=1, step=step, progressbar=False, compute_convergence_checks=False)
+        pm.sample(5, tune=500, chains=1, cores=1, step=step, compute_convergence_checks=False, **quiet)
     assert step.algorithm_state.options.scales
     assert step.algorithm_state.fit.surrogate.known == 1
+    hubs, hub = [], ByValues.hub
+    monkeypatch.setattr(ByValues, "hub", lambda self, *args, **more: hubs.append(hub(self, *args, **more)) or hubs[-1])
+    with pm.Model():
+        centred()
+        pk.sample(max_evaluations=400, chains=4, **quiet)
+    assert hubs[0].options.scales
