@@ -62,6 +62,10 @@ def bent_location():
     pm.Normal("theta", pm.math.exp(pm.Normal("mu")), pm.HalfNormal("tau"), shape=3)
 
 
+def bent_location_beside():
+    pm.Normal("bent", pm.math.exp(pm.Normal("nu")), pm.HalfNormal("ups"), shape=3)
+
+
 def location_by_the_scale():
     tau = pm.Normal("log_tau")
     pm.Normal("theta", pm.math.sqr(tau), pm.math.exp(tau), shape=3)
@@ -132,6 +136,9 @@ def test_it_is_said(caplog):
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         step_of(three_levels)
     assert "Taken from the model, not learned: the priors of region, school." in caplog.text
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        step_of(lambda: (centred(), bent_location_beside()))  # of what is not taken nothing is said
+    assert caplog.text.rstrip().endswith("the priors of theta.")
 
 
 def test_the_surrogates_of_both_ways_to_run_have_them(monkeypatch):

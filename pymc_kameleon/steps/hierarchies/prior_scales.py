@@ -37,16 +37,21 @@ def known_scales(model: pm.Model, variables: list, point: dict, as_if_centred: b
     d, normal = coordinates.dim, coordinates.movable
     at_zero, slopes, linear = _linear_parts(coordinates)
     groups: dict = {}
+    taken = np.zeros(d, dtype=bool)
     for i in np.flatnonzero(normal & linear[:d] & linear[d:]):
         location, log_scale = slopes[i], slopes[d + i]
         by = np.flatnonzero(log_scale)
         if len(by) != 1 or location[i] or log_scale[i]:
             continue
+        taken[i] = True
         precision = np.exp(-at_zero[d + i])
         row = precision * (np.eye(d)[i] - location)
         groups.setdefault((int(by[0]), float(log_scale[by[0]])), []).append((row, -precision * at_zero[i]))
     if groups:
-        _log.info("Taken from the model, not learned: the priors of %s.", names(coordinates.priors))
+        _log.info(
+            "Taken from the model, not learned: the priors of %s.",
+            names(v for v, where, _ in coordinates.layout if taken[where].any()),
+        )
     return tuple(
         KnownScale(j, slope, *(np.array(part) for part in zip(*rows, strict=True)))
         for (j, slope), rows in groups.items()
