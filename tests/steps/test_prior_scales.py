@@ -8,6 +8,7 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.pooled.by_values import ByValues
+from tests.support.known_scales import plain
 
 
 def centred():
@@ -84,15 +85,6 @@ def step_of(build, **options):
         return model, pk.KamiltonianStep(**options)
 
 
-def known(scales, u):
-    """What they say at ``u``."""
-    value = 0.0
-    for j, slope, matrix, offset in scales:
-        rest = matrix @ u + offset
-        value -= len(matrix) * slope * u[j] + 0.5 * np.exp(-2.0 * slope * u[j]) * rest @ rest
-    return value
-
-
 @pytest.mark.parametrize("build", FOUND, ids=lambda build: build.__name__)
 def test_what_is_known_is_the_priors_log_density(build):
     """But for a constant: what is left of the log density has no effect's prior in it."""
@@ -110,7 +102,7 @@ def test_what_is_known_is_the_priors_log_density(build):
         for _ in range(3):
             for i in effects:
                 here[i] += rng.standard_normal()
-            rest.append(density(here) - known(density.scales, here) - likelihood(here))
+            rest.append(density(here) - plain(density.scales, here) - likelihood(here))
         np.testing.assert_allclose(rest, rest[0], atol=1e-8)
     assert model.free_RVs
 

@@ -9,6 +9,7 @@ from pymc_kameleon.surrogates import transitions
 from pymc_kameleon.surrogates.values import features, known_scales, regression
 from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from tests.support.differences import slopes
+from tests.support.known_scales import plain
 
 D = 8
 # Three effects about x_2 with log sd x_0, three about 0 with log sd .3 - x_1 / 2, as of a precision
@@ -16,15 +17,6 @@ KNOWN = (
     KnownScale(0, 1.0, np.eye(D)[2:5] - np.eye(D)[5], np.zeros(3)),
     KnownScale(1, -0.5, math.exp(-0.3) * np.eye(D)[[6, 7]], np.array([0.0, 0.7])),
 )
-
-
-def plain(known, x):
-    """The definition."""
-    value = 0.0
-    for j, slope, matrix, offset in known:
-        rest = matrix @ x + offset
-        value -= len(matrix) * slope * x[j] + 0.5 * math.exp(-2.0 * slope * x[j]) * rest @ rest
-    return value
 
 
 def log_density(x, counts=0.0):
