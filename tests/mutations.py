@@ -491,6 +491,10 @@ MUTATIONS = [
              "log_step_density(delta, covariance, gamma, nu) - forward", "inner steps: reverse density at the old point", "test_screened.py -k steps_on"),
     Mutation("samplers/kameleon/several", "x, value, moved, stale = new, new_value, True, not local", "x, value, moved, stale = new, new_value, True, False",
              "inner steps: the covariance of another point", "test_screened.py -k steps_on"),
+    Mutation("samplers/kameleon/several", "u[ACCEPT] < math.exp", "u[LOCAL] < math.exp",
+             "inner steps: accepted by the number that chose the kernel", "test_screened.py -k steps_on"),
+    Mutation("numerics/elementary", "-second if (quarter + 1) & 2 else second", "-second if quarter & 2 else second",
+             "cosines of another quarter", "numerics/test_elementary.py"),
     # --- what is said is true ---
     Mutation("samplers/arrival/quadratic", "heights = height(state.log_densities)", "heights = state.log_densities",
              "1e300 ends a climb", "test_extremes.py"),

@@ -11,6 +11,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.samplers import screened
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
+from pymc_kameleon.samplers.kameleon import several
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian import trust
@@ -48,15 +49,29 @@ def f(state, x):
 # --- what a screened move is ----------------------------------------------------------------------
 
 
+def in_rows(rng, sampler, d, shear):
+    """For each step of Fast KAMH, what draws as the compiled one does: all at once, a row for each."""
+    normals, uniforms = rng.standard_normal((sampler.transitions, d)), rng.random((sampler.transitions, several.KINDS))
+    kinds = [several.LOCAL, several.SHEARED, several.TOWARDS]
+    if shear is None:
+        kinds.remove(several.SHEARED)
+    for normal, row in zip(normals, uniforms, strict=True):
+        one = SimpleNamespace(random=iter(row[kinds]).__next__, standard_normal=lambda _, normal=normal: normal)
+        yield one, row[several.ACCEPT]
+
+
 def slow_move(rng, sampler, x, state):
     """k accept/reject steps on f, one by one: (end, log ratio of the f's)."""
     inner, here = state.inner, x
-    for _ in range(sampler.transitions):
+    steps = [(rng, None)] * sampler.transitions
+    if isinstance(sampler.inner, FastKameleon):
+        steps = in_rows(rng, sampler, len(x), inner.shear)
+    for rng, last in steps:
         inner = sampler.inner.place(inner, Point(here, f(state, here)))
         proposal = sampler.inner.propose(rng, here, inner)
         log_q_ratio = sampler.inner.log_ratio(inner, None, proposal, None)
         chance = acceptance_probability(f(state, here), f(state, proposal.position), log_q_ratio)
-        if rng.random() < chance:
+        if (rng.random() if last is None else last) < chance:
             here = proposal.position
     return here, f(state, x) - f(state, here)
 
@@ -167,14 +182,14 @@ def _with(state, change):
 
 
 def largest_z(inner, wrong, noise=0.0, ratio=None):
-    """Exact draws of the extended target in, four transitions each: the largest z-score of a change."""
+    """Exact draws of the extended target in, eight transitions each: the largest z-score of a change."""
     sampler, _, state = made(inner)
     moves = []
 
     def watch(outcome):
         moves.append((outcome.proposal.move == MOVE) and outcome.accepted)
 
-    options = {"n": 2500, "steps": 4, "noise": noise, "seed": 5, "ratio": ratio, "watch": watch}
+    options = {"n": 2500, "steps": 8, "noise": noise, "seed": 5, "ratio": ratio, "watch": watch}
     starts, ends = through(Held(sampler, wrong(state)), TARGET.log_density, TARGET.draw, **options)
     assert np.mean(moves) > 0.03, "hardly any screened move: the test would be empty"
     return largest_change(starts, ends)

@@ -1,10 +1,9 @@
 """S at a point, from random Fourier features: compiled, for one move and for many (:mod:`.several`)."""
 
-import math
-
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.elementary import waves
 
 
 @njit(cache=True)
@@ -20,7 +19,9 @@ def covariance_at(y, frequencies, offsets, roots, density, scaled, lengthscale, 
         s *= y.size / max(np.trace(s), 1e-300)
     if lengthscale > 0.0:
         shift = _shift(sine, cosine, frequencies, density, noise)
-        s += lengthscale**4 * np.outer(shift, shift)
+        for i in range(y.size):
+            for j in range(y.size):
+                s[i, j] += lengthscale**4 * shift[i] * shift[j]
     return s
 
 
@@ -29,12 +30,10 @@ def _waves(y, frequencies, offsets):
     """Sines and cosines of w y + b, shape (m,) each."""
     argument = offsets.copy()
     for i in range(y.size):
+        row, here = frequencies[i], y[i]
         for a in range(argument.size):
-            argument[a] += frequencies[i, a] * y[i]
-    sine, cosine = np.empty_like(argument), np.empty_like(argument)
-    for a in range(argument.size):  # both by one call, where the platform has it
-        sine[a], cosine[a] = math.sin(argument[a]), math.cos(argument[a])
-    return sine, cosine
+            argument[a] += row[a] * here
+    return waves(argument)
 
 
 @njit(cache=True)
@@ -43,8 +42,9 @@ def _projected(sine, cosine, frequencies, roots):
     rank = roots.shape[1]
     combined = np.empty((rank, m))
     for k in range(rank):
+        of_cosines, of_sines, row = roots[0, k], roots[1, k], combined[k]
         for a in range(m):
-            combined[k, a] = roots[0, k, a] * cosine[a] - roots[1, k, a] * sine[a]
+            row[a] = of_cosines[a] * cosine[a] - of_sines[a] * sine[a]
     projected = np.dot(combined, frequencies.T)  # U^T J
     result = np.dot(projected.T, projected)
     for i in range(d):
@@ -60,13 +60,8 @@ def _shift(sine, cosine, frequencies, density, noise):
     ``density`` is that mean, laid out as ``roots``. Where the history is far away m is below what the features can
     tell from zero, of order D^(-1/2), and may be negative.
     """
-    d, m = frequencies.shape
-    value, slope = 0.0, np.empty(m)
-    for a in range(m):
-        value += density[0, a] * sine[a] + density[1, a] * cosine[a]
-        slope[a] = density[0, a] * cosine[a] - density[1, a] * sine[a]
-    gradient = np.zeros(d)
-    for a in range(m):  # outside: sums side by side, not one after the other
-        for i in range(d):
-            gradient[i] += slope[a] * frequencies[i, a]
-    return gradient / max(value, noise)
+    of_sines, of_cosines, slope = density[0], density[1], np.empty(sine.size)
+    for a in range(sine.size):
+        slope[a] = of_sines[a] * cosine[a] - of_cosines[a] * sine[a]
+    value = np.dot(of_sines, sine) + np.dot(of_cosines, cosine)
+    return np.dot(frequencies, slope) / max(value, noise)

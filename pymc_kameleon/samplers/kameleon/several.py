@@ -1,7 +1,7 @@
 """Transitions of Fast KAMH on a surrogate, one after the other in compiled code, for screened moves.
 
-Each is what :func:`pymc_kameleon.samplers.chain.transition` does, with the same random numbers in the same order: which
-kernel, its normals, its acceptance. ``tests/samplers/test_screened.py`` compares the two.
+Each is what :func:`pymc_kameleon.samplers.chain.transition` does, with a row of random numbers for each: which kernel,
+its normals, its acceptance. ``tests/samplers/test_screened.py`` compares the two.
 """
 
 import math
@@ -17,19 +17,23 @@ from pymc_kameleon.samplers.kameleon.local_moves import displace
 from pymc_kameleon.samplers.kameleon.shear import bend, straighten
 from pymc_kameleon.surrogates.transitions import value_at
 
+KINDS = 4  # uniforms of a transition: columns LOCAL to ACCEPT
+LOCAL, SHEARED, TOWARDS, ACCEPT = range(KINDS)
+
 
 @njit(cache=True, nogil=True)
 def transitions(
-    rng, n, x, value, covariance, numbers, integers, radius, ceiling,
+    normals, uniforms, x, value, covariance, numbers, integers, radius, ceiling,
     centre, factor, gamma, nu, frequencies, offsets, roots, density, scaled, lengthscale, noise,
     global_share, sheared_share, towards, mean, root, scale, step,
     straight, s_centre, s_scale, knots, sinks, coefficients, s_mean, s_root, s_length, s_step,
 ):  # fmt: skip
-    """(x, f there, S there, whether it moved) after ``n`` transitions from ``x`` (d,), where f is ``value``.
+    """(x, f there, S there, whether it moved) after transitions from ``x`` (d,), where f is ``value``.
 
     Parameters
     ----------
-    rng : numpy.random.Generator
+    normals, uniforms : ndarrays of shape (n, d) and (n, KINDS)
+        A row for each transition.
     covariance : ndarray of shape (d, d)
         S at ``x``.
     numbers, integers, radius, ceiling
@@ -42,20 +46,21 @@ def transitions(
         Whether there is no shear; the shear.
     """
     moved, stale = False, False
-    for _ in range(n):
+    for k in range(len(normals)):
+        normal, u = normals[k], uniforms[k]
         local, log_ratio = False, 0.0
-        if global_share > 0.0 and rng.random() < global_share:
-            if not straight and rng.random() < sheared_share:
+        if u[LOCAL] < global_share:
+            if not straight and u[SHEARED] < sheared_share:
                 r = straighten(x, s_centre, s_scale, knots, sinks, coefficients)
-                if rng.random() < 0.5:
-                    r = r + s_length * np.dot(s_root, rng.standard_normal(x.size))
+                if u[TOWARDS] < 0.5:
+                    r = r + s_length * np.dot(s_root, normal)
                 else:
-                    r, log_ratio = contract(r, s_mean, s_root, s_step, rng.standard_normal(x.size))
+                    r, log_ratio = contract(r, s_mean, s_root, s_step, normal)
                 new = bend(r, s_centre, s_scale, knots, sinks, coefficients)
-            elif towards > 0.0 and rng.random() < towards:
-                new, log_ratio = contract(x, mean, root, step, rng.standard_normal(x.size))
+            elif u[TOWARDS] < towards:
+                new, log_ratio = contract(x, mean, root, step, normal)
             else:
-                new = x + scale * multiply_lower(root, rng.standard_normal(x.size))
+                new = x + scale * multiply_lower(root, normal)
         else:
             local = True
             if stale:
@@ -64,15 +69,14 @@ def transitions(
                     y, frequencies, offsets, roots, density, scaled, lengthscale, noise
                 )  # fmt: skip
                 stale = False
-            delta, forward = draw_step(covariance, gamma, nu, rng.standard_normal(x.size))
+            delta, forward = draw_step(covariance, gamma, nu, normal)
             new, y = displace(x, centre, factor, delta)
             there = covariance_at(y, frequencies, offsets, roots, density, scaled, lengthscale, noise)
             # Exactness hangs here: the reverse density takes S at the new point, as in ``LocalMoves.local_move``.
             log_ratio = log_step_density(delta, there, gamma, nu) - forward
         new_value = value_at(numbers, integers, new, radius, ceiling)
         log_ratio += new_value - value
-        u = rng.random()
-        if np.abs(new).max() < 1e100 and u < math.exp(min(0.0, log_ratio)):  # of NaN it is false
+        if np.abs(new).max() < 1e100 and u[ACCEPT] < math.exp(min(0.0, log_ratio)):  # of NaN it is false
             x, value, moved, stale = new, new_value, True, not local
             if local:
                 covariance = there

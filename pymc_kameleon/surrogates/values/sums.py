@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply
+from pymc_kameleon.numerics.elementary import exponentials
 
 LOG_LADDER = 2.0 ** np.arange(0, 7)  # q_j: from within one standard deviation to the far tail
 
@@ -76,41 +77,6 @@ def monomials(pairs, starts, partners, weights, dense, s, gradient):
 
 
 @njit(cache=True)
-def _exponentials(x):
-    """Exp of every entry of ``x`` in place, at most 0, to 3e-16: arithmetic that runs side by side, whatever the width.
-
-    x = k log 2 + r, with k from the last bits of x / log 2 + 1.5 * 2^52, and a Taylor polynomial of r. What is below
-    -700 counts as -700.
-    """
-    n = x.size
-    shifted = np.empty(n)
-    for i in range(n):
-        x[i] = max(x[i], -700.0)
-        shifted[i] = x[i] * 1.4426950408889634 + 6755399441055744.0
-    bits = shifted.view(np.int64)
-    for i in range(n):
-        k = shifted[i] - 6755399441055744.0
-        r = (x[i] - k * 0.693147180369123816490) - k * 1.90821492927058770002e-10
-        p = 1.0 / 479001600.0
-        p = p * r + 1.0 / 39916800.0
-        p = p * r + 1.0 / 3628800.0
-        p = p * r + 1.0 / 362880.0
-        p = p * r + 1.0 / 40320.0
-        p = p * r + 1.0 / 5040.0
-        p = p * r + 1.0 / 720.0
-        p = p * r + 1.0 / 120.0
-        p = p * r + 1.0 / 24.0
-        p = p * r + 1.0 / 6.0
-        p = p * r + 0.5
-        p = p * r + 1.0
-        x[i] = p * r + 1.0
-    for i in range(n):
-        bits[i] = (bits[i] << 52) + (1023 << 52)
-    for i in range(n):
-        x[i] *= shifted[i]
-
-
-@njit(cache=True)
 def gaussian(across, weights, lengthscale, whiten, s, gradient):
     """exp(-|z - z_k|^2 / 2 l^2), the centres ``across`` (d, k)."""
     d, n = across.shape
@@ -124,7 +90,7 @@ def gaussian(across, weights, lengthscale, whiten, s, gradient):
             term[k] += delta * delta
     for k in range(n):
         term[k] *= -0.5 * precision
-    _exponentials(term)
+    exponentials(term)
     for k in range(n):
         term[k] *= weights[k]
     value = _dot(term, np.ones(n))
@@ -150,7 +116,7 @@ def pairwise(across, weights, lengthscale, s, gradient):
         for k in range(n):
             delta = row[k] - here
             own[k] = -0.5 * precision * delta * delta
-        _exponentials(own)
+        exponentials(own)
         for k in range(n):
             total[k] += own[k]
             squares[k] += own[k] * own[k]
