@@ -143,8 +143,8 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy:
         yield f"Tuning ended{where} before a surrogate was learned; random-walk moves did all of the work."
         return
     error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
-    which, whose = ("The", "the chains'") if shared else ("The worst chain's", "its")
-    low = f"{uncovered:.0%} of {whose} last tuning states lay where it is far too low"
+    which, whose, its = ("The", "the chains'", "it") if shared else ("The worst chain's", "a chain's", "its surrogate")
+    low = f"{'' if shared else 'at most '}{uncovered:.0%} of {whose} last tuning states lay where {its} is far too low"
     if uncovered == 1.0:  # nothing has been judged
         low = "tuning ended too soon after its last fit to say where it is too low"
     what = attributes["surrogate"]

@@ -124,7 +124,8 @@ SAID = {
     "what steps learned": (  # of the chain whose surrogate is worst; and what no chain can tell
         {"statistics": LEARNED},
         [
-            "The worst chain's surrogate (quadratic) was off by 0.3 out of sample", "2% of its last tuning states",
+            "The worst chain's surrogate (quadratic) was off by 0.3 out of sample",
+            "at most 4% of a chain's last tuning states lay where its surrogate is far too low",  # another chain's
             "It made 92% of the moves, of which 90% were accepted; of the random walk's 20%.",
             "a mode that none of them has come to is missing from all, and from R-hat.",
         ],
@@ -137,6 +138,14 @@ SAID = {
             "No climb has looked for other modes: none begins where black boxes are learned one by one",
         ],
         [],
+    ),
+    "a step that a chain was too short to judge": (
+        {"statistics": LEARNED | {"uncovered": [0.0, 1.0, 0.34, 1.0]}},
+        ["at most 34% of a chain's last tuning states"],
+        ["tuning ended too soon"],
+    ),
+    "a step that no chain has judged": (
+        {"statistics": LEARNED | {"uncovered": 1.0}}, ["tuning ended too soon after its last fit"], ["far too low"],
     ),
     "a step that learned nothing": (
         {"statistics": LEARNED | {"surrogate": [1, 0, 1, 1]}},
