@@ -92,7 +92,8 @@ def in_full(found: Found) -> Iterator[str]:
     if found.biased:
         yield (
             f"No step of pymc_kameleon made these draws. Other steps estimate {found.biased} anew at every draw, and "
-            "what they sample is too wide, however well it converges: pm.sample(step=pk.KamiltonianStep()) is exact."
+            "what they sample is too wide, however well it converges: pm.sample(step=pk.KamiltonianStep()) is exact "
+            "where the estimate of the likelihood, not of its logarithm, is unbiased."
         )
     if found.heavy:
         yield (
