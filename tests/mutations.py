@@ -499,7 +499,7 @@ MUTATIONS = [
     Mutation("verdict/report", "np.median(draws.std(axis=1), axis=0)", "draws.std(axis=(0, 1))", "a lone chain of four is not named", "test_report.py"),
     Mutation("samplers/noise_probe", "(*probe.squares, square)[-late:]", "(*probe.squares, square)[:late]",
              "noise is measured where tuning began", "test_noise_probes.py"),
-    Mutation("verdict/doubts", "if k > 0.45]", "if k > 5.0]", "heavy tails are usable", "test_report.py -k heavy"),
+    Mutation("verdict/doubts", "if k > bound]", "if k > 5.0]", "heavy tails are usable", "test_report.py -k heavy"),
     Mutation("numerics/step_size", "(1.2 - u**3)", "(0.8 + 0.4 * u)", "no chain enters a narrow end", "test_factored_kamiltonian.py -k funnel"),
     Mutation("verdict/doubts", " and beyond > WORSE * elsewhere", "", "noise is a wall", "test_report.py -k everywhere"),
     Mutation("verdict/doubts", "beyond - 2.0 * error > HOPELESS", "beyond > HOPELESS", "a few moves are a wall", "test_report.py -k no_wall_yet"),

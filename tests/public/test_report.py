@@ -294,6 +294,19 @@ def test_heavy_tails_are_not_usable_for_means(pooled):
     assert [name for name, is_heavy in heavy.items() if is_heavy] == ["t2", "t1.2"]
 
 
+def test_the_tails_of_many_normals_are_not_heavy_by_chance():
+    """Of 100 draws of 30, half of such reports had one above .45; one t of few degrees of freedom still has."""
+    rng = np.random.default_rng(9)
+    draws = rng.standard_normal((2, 50, 30))
+    judged, names = convergence.Judgement(100.0, 1.0), [f"x{i}" for i in range(30)]
+    of_chance = [max(convergence.tail_indices(x)) for x in np.moveaxis(draws, 2, 0)]
+    assert max(of_chance) > 0.45
+    assert not doubts.find(run(n=50, chains=2), {}, names, draws, judged).heavy
+    draws[..., 0] = rng.standard_t(1.2, (2, 50))
+    assert {t.name for t in doubts.find(run(n=50, chains=2), {}, names, draws, judged).heavy} == {"x0"}
+    assert (convergence.heavy_from(rng.standard_normal((4, 1000, 30))) == 0.45).all()
+
+
 @pytest.mark.parametrize("centre", [0.5, 3.0])
 def test_an_angle_that_lies_across_pi_is_judged_by_its_direction(centre):
     """As a number its draws stand in two clusters, and its mean is of neither."""
