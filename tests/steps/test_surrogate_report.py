@@ -79,3 +79,17 @@ def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
     assert warning.extra["family"] == state.fit.family
     assert warning.extra["share"] == pytest.approx(1.0 - state.mixture.floor)
     assert np.isfinite(warning.extra["error"])
+
+
+def test_a_short_tuning_is_spoken_of_where_the_surrogate_is_not_good():
+    with pm.Model():
+        pm.Normal("x", shape=2)
+        step = pk.KamiltonianStep()
+    tester.run(step, 5, tune=700)  # of 800
+    state = step.algorithm_state
+    assert step.pending == []
+    assert step.said == []
+    step.life_state = step.life_state._replace(own=state._replace(quality=state.quality._replace(residual_sd=3.0)))
+    step.watch.is_frozen()
+    [warning] = step.pending
+    assert "the likeliest first: tune=800 or more" in warning.message

@@ -126,6 +126,10 @@ class SurrogateWatch(Watch):
         known = self.step.known_points is not None
         return None if self.step.by_factors or known else super().wanted_tuning()
 
+    def measures(self) -> bool:
+        """Where there is a surrogate of values."""
+        return self._is_of_values and self.step.algorithm_state.fit is not None
+
     def _judge_what_was_learned(self):
         """First what cannot be evaluated, and is not learned either."""
         failures, before, _, last = self.failures
