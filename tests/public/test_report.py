@@ -191,6 +191,21 @@ def test_noise_is_named_and_no_parametrisation_is_advised_for_it():
     assert "another parametrisation" in pk.report(run(residual_sd=1.2))
 
 
+def test_hierarchies_are_to_be_non_centred_where_there_may_be_some_that_are_not():
+    words = ("logarithms of scales)", "logarithms of scales, non-centred hierarchies)")
+    bad = partial(of_step, LEARNED | {"residual_sd": 2.0})
+    with pm.Model() as flat:
+        pm.Normal("x")
+    with pm.Model() as hierarchy:
+        pm.Normal("x", pm.Normal("mu"))
+    moved = put(bad(), noncentred=2)
+    for made, model, may_be in (
+        (bad(), None, True), (bad(), hierarchy, True), (bad(), flat, False), (moved, None, False),
+        (run(residual_sd=2.0, centred=0), None, False), (run(residual_sd=2.0, centred=1), None, True),
+    ):  # fmt: skip
+        assert words[may_be] in pk.report(made, model)
+
+
 @pytest.mark.parametrize("sd", [1.3, 2.5])
 def test_the_measured_noise_is_told_and_less_is_advised_where_it_is_too_much(sd):
     """What is best is not to be made less, and what the surrogate cannot know is no fault of it."""
@@ -541,6 +556,7 @@ def test_the_log_of_a_run_says_what_the_report_says(caplog):
     with pm.Model(coords={"group": ["a", "b"]}), caplog.at_level(logging.WARNING, "pymc.kameleon"):
         pm.Normal("x", dims="group")
         idata = pk.sample(12, tune=30, chains=4, random_seed=1, progressbar=False)
+    assert idata["posterior"].attrs["centred"] == 0  # there is no hierarchy to be moved
     verdict, *rest = pk.report(idata).split("\n")
     assert verdict.startswith("Not usable: ")
     assert [r.message for r in caplog.records if "usable" in r.message] == [f"{verdict} See pk.report(idata)."]
