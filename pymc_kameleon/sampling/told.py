@@ -11,6 +11,7 @@ from pymc.exceptions import SamplingError
 from pymc_kameleon.samplers.kamiltonian.factors.learning import worst_factor
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
+from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.prior_scale import finite_ends
@@ -56,6 +57,7 @@ def attributes_of(run: Chains, model: pm.Model, density: LogDensity, seconds: fl
         "groups": list(run.groups),
         "modes": run.modes,
         "ends": finite_ends(model),
+        "centred": int(left_centred(model, density)),
         "stopped": run.stopped or "done",
     }
     if density.noisy:

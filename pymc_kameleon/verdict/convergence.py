@@ -147,6 +147,18 @@ def tail_indices(draws: np.ndarray) -> tuple[float, float]:
     return below, above
 
 
+def heavy_from(draws: np.ndarray) -> np.ndarray:
+    """From which Pareto k on tails of ``draws`` (chains, n, d) are heavy: .45, or more where chance makes that; (d,).
+
+    The fewer effective draws, and the more tails are looked at (Bonferroni), the larger is the largest k of tails whose
+    own is 0. ArviZ shrinks k as if ten draws of the tail more had told .5.
+    """
+    ess = np.minimum(of_each("ess", draws), draws[..., 0].size)
+    tail = np.minimum(0.2 * ess, 3.0 * np.sqrt(ess))  # effective draws that k is from
+    most = scipy.special.ndtri(1.0 - 0.01 / (2.0 * draws.shape[2])) * np.sqrt(tail)
+    return np.fmax(0.45, (most + 10.0 * 0.5) / (tail + 10.0))
+
+
 def _upper_tail(draws: np.ndarray, relative: float) -> float:
     import arviz as az
 

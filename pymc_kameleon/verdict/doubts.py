@@ -53,9 +53,10 @@ def find(
         own, accept = own_moves(idata)
         ends = {*ENDS, *(() if known_ends is None else known_ends)}
         # Pareto k: 1 / df of Student's t, .45 is 2.2; lognormal .25, normal -.1, normal cut at 1.6 sds -.6
-        for name, x in zip(names, np.moveaxis(draws, 2, 0), strict=True):
+        bounds = convergence.heavy_from(draws)
+        for name, x, bound in zip(names, np.moveaxis(draws, 2, 0), bounds, strict=True):
             tails = list(zip(convergence.tail_indices(x), ("lower", "upper"), (-1.0, 1.0), strict=True))
-            heavy += [Worst(name, k, tail) for k, tail, _ in tails if k > 0.45]
+            heavy += [Worst(name, k, tail) for k, tail, _ in tails if k > bound]
             # many a parameter has an end; where the surrogate's moves fail as well, it is a wall of the surrogate's
             ended = [
                 (Worst(name, k, tail), sign)
@@ -92,7 +93,8 @@ def in_full(found: Found) -> Iterator[str]:
     if found.biased:
         yield (
             f"No step of pymc_kameleon made these draws. Other steps estimate {found.biased} anew at every draw, and "
-            "what they sample is too wide, however well it converges: pm.sample(step=pk.KamiltonianStep()) is exact."
+            "what they sample is too wide, however well it converges: pm.sample(step=pk.KamiltonianStep()) is exact "
+            "where the estimate of the likelihood, not of its logarithm, is unbiased."
         )
     if found.heavy:
         yield (

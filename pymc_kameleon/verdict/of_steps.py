@@ -14,8 +14,9 @@ STEPS = {
 
 
 def known(idata: Any) -> dict[str, Any]:
-    """``step``, its call without options; of the worst chain's surrogate what ``pk.sample`` stores of its own; and
-    ``other_mode``, where there is one: the mass of a mode that a climb found and the chain did not come near.
+    """``step``, its call without options; of the worst chain's surrogate what ``pk.sample`` stores of its own, but of
+    all that were judged the largest ``uncovered``; and ``other_mode``, where there is one: the mass of a mode that a
+    climb found and the chain did not come near.
 
     The step is "..." where several have these statistics. Nothing, if it is none of ours.
     """
@@ -31,7 +32,10 @@ def known(idata: Any) -> dict[str, Any]:
     families = family(idata)[:, -1]
     error = np.where(families == "none", np.inf, statistics["residual_sd"].values[:, -1])
     worst = {"chain": int(np.argmax(error)), "draw": -1}
-    of_it = {n: statistics[n][worst].item() for n in ("uncovered", "factors", "worst_factor") if n in statistics}
+    of_it = {n: statistics[n][worst].item() for n in ("factors", "worst_factor") if n in statistics}
+    # the step warns of every chain's, and that with the largest error may well cover; 1: none was judged
+    judged = [share for share in statistics["uncovered"].values[:, -1] if share < 1.0]
+    of_it["uncovered"] = float(max(judged, default=1.0))
     return told | {"surrogate": families[worst["chain"]], "residual_sd": error.max()} | of_it
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pymc_kameleon.samplers import noise_probe
+from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import finite_ends
@@ -85,7 +86,15 @@ def report(idata: Any, model: Any = None) -> str:
         *_chains(idata, names, draws, learned=attributes.get("surrogate") != "none"),
         *_divergences(idata),
         *_advice(
-            judged, ess, attributes, n, _wanted(attributes, len(names), model), noisy, noise_sd, cut=bool(doubted.cut)
+            judged,
+            ess,
+            attributes,
+            n,
+            _wanted(attributes, len(names), model),
+            noisy,
+            noise_sd,
+            cut=bool(doubted.cut),
+            centred=_centred(idata, attributes, model),
         ),
         *_unseen(attributes),
     ]
@@ -143,8 +152,8 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy:
         yield f"Tuning ended{where} before a surrogate was learned; random-walk moves did all of the work."
         return
     error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
-    which, whose = ("The", "the chains'") if shared else ("The worst chain's", "its")
-    low = f"{uncovered:.0%} of {whose} last tuning states lay where it is far too low"
+    which, whose, its = ("The", "the chains'", "it") if shared else ("The worst chain's", "a chain's", "its surrogate")
+    low = f"{'' if shared else 'at most '}{uncovered:.0%} of {whose} last tuning states lay where {its} is far too low"
     if uncovered == 1.0:  # nothing has been judged
         low = "tuning ended too soon after its last fit to say where it is too low"
     what = attributes["surrogate"]
@@ -274,6 +283,16 @@ def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:
     return min(advice.TUNING * elements, MOST * int(attributes.get("tuning_steps", 0)))
 
 
+def _centred(idata: Any, attributes: dict[str, Any], model: Any) -> bool:
+    """Whether there may be a hierarchy that nobody has non-centred: True where it is not known."""
+    found = idata["sample_stats"]
+    if "noncentred" in found and found["noncentred"].values.any():
+        return False
+    if "centred" in attributes:
+        return bool(attributes["centred"])
+    return model is None or left_centred(model)
+
+
 def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
     """The run ``more`` times as long, in the words of whoever made it."""
     if "evaluations" in attributes:  # pk.sample
@@ -295,7 +314,7 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
 
 def _advice(
     judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int, noisy: str,
-    noise_sd: float, *, cut: bool,
+    noise_sd: float, *, cut: bool, centred: bool = True,
 ) -> Iterator[str]:  # fmt: skip
     helps = []
     if not convergence.is_enough(judged, convergence.ENOUGH):
@@ -309,7 +328,7 @@ def _advice(
         if "evaluations" in attributes:
             helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
         if noise_sd or not noisy:
-            helps.append("another parametrisation (logarithms of scales, non-centred hierarchies)")
+            helps.append(f"another parametrisation (logarithms of scales{', non-centred hierarchies' * centred})")
     if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):
         measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""

@@ -124,7 +124,8 @@ SAID = {
     "what steps learned": (  # of the chain whose surrogate is worst; and what no chain can tell
         {"statistics": LEARNED},
         [
-            "The worst chain's surrogate (quadratic) was off by 0.3 out of sample", "2% of its last tuning states",
+            "The worst chain's surrogate (quadratic) was off by 0.3 out of sample",
+            "at most 4% of a chain's last tuning states lay where its surrogate is far too low",  # another chain's
             "It made 92% of the moves, of which 90% were accepted; of the random walk's 20%.",
             "a mode that none of them has come to is missing from all, and from R-hat.",
         ],
@@ -137,6 +138,14 @@ SAID = {
             "No climb has looked for other modes: none begins where black boxes are learned one by one",
         ],
         [],
+    ),
+    "a step that a chain was too short to judge": (
+        {"statistics": LEARNED | {"uncovered": [0.0, 1.0, 0.34, 1.0]}},
+        ["at most 34% of a chain's last tuning states"],
+        ["tuning ended too soon"],
+    ),
+    "a step that no chain has judged": (
+        {"statistics": LEARNED | {"uncovered": 1.0}}, ["tuning ended too soon after its last fit"], ["far too low"],
     ),
     "a step that learned nothing": (
         {"statistics": LEARNED | {"surrogate": [1, 0, 1, 1]}},
@@ -180,6 +189,21 @@ def test_noise_is_named_and_no_parametrisation_is_advised_for_it():
     assert "less noise, if there is much: it was not measured (more work for the estimator of estimate)" in text
     assert "parametrisation" not in text
     assert "another parametrisation" in pk.report(run(residual_sd=1.2))
+
+
+def test_hierarchies_are_to_be_non_centred_where_there_may_be_some_that_are_not():
+    words = ("logarithms of scales)", "logarithms of scales, non-centred hierarchies)")
+    bad = partial(of_step, LEARNED | {"residual_sd": 2.0})
+    with pm.Model() as flat:
+        pm.Normal("x")
+    with pm.Model() as hierarchy:
+        pm.Normal("x", pm.Normal("mu"))
+    moved = put(bad(), noncentred=2)
+    for made, model, may_be in (
+        (bad(), None, True), (bad(), hierarchy, True), (bad(), flat, False), (moved, None, False),
+        (run(residual_sd=2.0, centred=0), None, False), (run(residual_sd=2.0, centred=1), None, True),
+    ):  # fmt: skip
+        assert words[may_be] in pk.report(made, model)
 
 
 @pytest.mark.parametrize("sd", [1.3, 2.5])
@@ -283,6 +307,19 @@ def test_heavy_tails_are_not_usable_for_means(pooled):
         heavy[name] = text.startswith(f"Not usable: the tails of {name} are heavy")
         assert heavy[name] == ("Report medians and intervals" in text)
     assert [name for name, is_heavy in heavy.items() if is_heavy] == ["t2", "t1.2"]
+
+
+def test_the_tails_of_many_normals_are_not_heavy_by_chance():
+    """Of 100 draws of 30, half of such reports had one above .45; one t of few degrees of freedom still has."""
+    rng = np.random.default_rng(9)
+    draws = rng.standard_normal((2, 50, 30))
+    judged, names = convergence.Judgement(100.0, 1.0), [f"x{i}" for i in range(30)]
+    of_chance = [max(convergence.tail_indices(x)) for x in np.moveaxis(draws, 2, 0)]
+    assert max(of_chance) > 0.45
+    assert not doubts.find(run(n=50, chains=2), {}, names, draws, judged).heavy
+    draws[..., 0] = rng.standard_t(1.2, (2, 50))
+    assert {t.name for t in doubts.find(run(n=50, chains=2), {}, names, draws, judged).heavy} == {"x0"}
+    assert (convergence.heavy_from(rng.standard_normal((4, 1000, 30))) == 0.45).all()
 
 
 @pytest.mark.parametrize("centre", [0.5, 3.0])
@@ -519,6 +556,7 @@ def test_the_log_of_a_run_says_what_the_report_says(caplog):
     with pm.Model(coords={"group": ["a", "b"]}), caplog.at_level(logging.WARNING, "pymc.kameleon"):
         pm.Normal("x", dims="group")
         idata = pk.sample(12, tune=30, chains=4, random_seed=1, progressbar=False)
+    assert idata["posterior"].attrs["centred"] == 0  # there is no hierarchy to be moved
     verdict, *rest = pk.report(idata).split("\n")
     assert verdict.startswith("Not usable: ")
     assert [r.message for r in caplog.records if "usable" in r.message] == [f"{verdict} See pk.report(idata)."]

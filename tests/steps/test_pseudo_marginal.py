@@ -452,6 +452,25 @@ def test_variable_of_another_step_is_named():
 
 
 @pytest.mark.usefixtures("default_linker")
+@pytest.mark.parametrize("written", ["observed", "a Potential"])
+def test_a_random_part_of_the_data_is_no_unbiased_likelihood(written):
+    """Only its logarithm is: exp of it is too large on average, and most where the data say most."""
+    with pm.Model() as model:
+        mu, part = pm.Normal("mu"), pm.Minibatch(np.arange(100.0), batch_size=10)
+        if written == "a Potential":
+            pm.Potential("y", 10.0 * pm.logp(pm.Normal.dist(mu), part).sum())
+        else:
+            pm.Normal("y", mu, observed=part, total_size=100)
+    with pytest.raises(ValueError, match=r"'y' is of a random part of the data .*Give the model all of its data"):
+        pk.AdaptiveMetropolisStep(model=model)
+
+
+def test_data_that_are_scaled_and_stay_the_same_are_no_noise():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), observed=np.arange(10.0), total_size=100)
+    assert not pk.AdaptiveMetropolisStep(model=model, **QUICK).density.noisy
+
+
 def test_steps_beside_a_noisy_factor(caplog):
     """Other steps move k and b: the estimate stays frozen, no one else asks for one, and the posterior is right."""
     estimate, (chains, draws, tune) = Estimate(1.0), (8, 300, 200)

@@ -43,6 +43,24 @@ def test_longer_tuning_comes_first_where_it_was_short_and_last_where_not():
     assert long.index("parametrisation") < long.index("longer tuning, least likely")
 
 
+@pytest.mark.parametrize(
+    ("options", "hierarchy", "advised"),
+    [({}, False, False), ({}, True, False), ({"learn": "all", "parametrization": "model"}, True, True)],
+)
+def test_no_hierarchy_is_to_be_non_centred_that_is_not_or_is_moved(options, hierarchy, advised):
+    with pm.Model():
+        pm.Normal("x", 0.0, pm.HalfNormal("sd") if hierarchy else 1.0, shape=2)
+        step = pk.KamiltonianStep(**options)
+    tester.run(step, 5, tune=500)
+    state = step.algorithm_state
+    step.life_state = step.life_state._replace(own=state._replace(quality=state.quality._replace(residual_sd=3.0)))
+    step.watch.reset()
+    step.watch.is_frozen()
+    [warning] = step.pending
+    assert ("non-centred hierarchies" in warning.message) == advised
+    assert "logarithms of scales" in warning.message
+
+
 def test_what_the_noise_explains_is_not_laid_to_the_surrogate():
     """Retained values under noise of sd 2 scatter about their median by 2: 11 % are 2.5 above it."""
     noisy = GOOD._replace(residual_sd=2.1, uncovered=0.12, noise_sd=2.0)
@@ -79,3 +97,17 @@ def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
     assert warning.extra["family"] == state.fit.family
     assert warning.extra["share"] == pytest.approx(1.0 - state.mixture.floor)
     assert np.isfinite(warning.extra["error"])
+
+
+def test_a_short_tuning_is_spoken_of_where_the_surrogate_is_not_good():
+    with pm.Model():
+        pm.Normal("x", shape=2)
+        step = pk.KamiltonianStep()
+    tester.run(step, 5, tune=700)  # of 800
+    state = step.algorithm_state
+    assert step.pending == []
+    assert step.said == []
+    step.life_state = step.life_state._replace(own=state._replace(quality=state.quality._replace(residual_sd=3.0)))
+    step.watch.is_frozen()
+    [warning] = step.pending
+    assert "the likeliest first: tune=800 or more" in warning.message

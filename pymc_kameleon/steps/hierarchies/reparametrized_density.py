@@ -16,7 +16,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps import pytensor_internals
 from pymc_kameleon.steps.factors.black_boxes import has_boxes
-from pymc_kameleon.steps.hierarchies.coordinates import Coordinates
+from pymc_kameleon.steps.hierarchies.coordinates import Coordinates, find_priors
 from pymc_kameleon.steps.log_density import NOWHERE, LogDensity
 from pymc_kameleon.steps.noise.noisy_factors import names
 from pymc_kameleon.steps.prior_scale import half_interquartile_range, look_at_prior
@@ -160,6 +160,12 @@ def reparametrized_density(
         return None
     _log.info(density.says, names(coordinates.priors))
     return density
+
+
+def left_centred(model: pm.Model, density: LogDensity | None = None) -> bool:
+    """Whether a prior is left to be non-centred: none where ``density`` has moved them, or knows their scales."""
+    moved = density is not None and (density.entered or density.scales)
+    return not moved and bool(find_priors(model))
 
 
 def movable_coordinates(model: pm.Model, variables: list, point: dict, of_all: bool = True) -> Coordinates | None:

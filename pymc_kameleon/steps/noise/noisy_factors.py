@@ -19,12 +19,18 @@ def find_noise(model, factors, step_owns) -> list | None:
 
     Refuses a step that does not own every variable that a noisy one of ``factors``, which draws random numbers, depends
     on. Another step that moves one of these makes the kept estimate belong to another point, and a fresh one would bias
-    the chain.
+    the chain. Refuses a random part of the data, too, which no step makes exact: its logarithm alone is unbiased.
     """
     noisy = [(factor, term) for factor, term, is_noisy in factors if is_noisy]
     if not noisy:
         return None
     for factor, term in noisy:
+        if any(type(v.owner.op).__name__ == "MinibatchOp" for v in ancestors([term]) if v.owner is not None):
+            raise ValueError(
+                f"The log density of {factor.name!r} is of a random part of the data (pm.Minibatch): that is an "
+                "unbiased estimate of the log likelihood, but not of the likelihood, and no step samples the posterior "
+                "with it. Give the model all of its data, without total_size=."
+            )
         beside = set(model.value_vars).intersection(ancestors([term])).difference(step_owns)
         if beside:
             raise ValueError(

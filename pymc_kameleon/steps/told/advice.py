@@ -47,7 +47,7 @@ DID_NOT_ARRIVE = (
 )
 SHORT_TUNING = (
     "{draws} tuning draws are few for {dim} dimensions; tune={wanted} or more "
-    "lets the {learns} learn the posterior's shape."
+    "lets the {learns} learn the posterior's shape, which is needless where pk.report finds enough effective draws."
 )
 TOO_MANY_DIMENSIONS = (
     "{dim} dimensions are more than a surrogate of the log density can be fitted in; sampling by "

@@ -11,6 +11,7 @@ import numpy as np
 
 from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.kamiltonian.trust import TOO_LOW
+from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.sampler_warnings import WarningType
 from pymc_kameleon.steps.told.watch import Watch
@@ -41,10 +42,11 @@ def beyond_noise(residual_sd: float, noise_sd: float) -> float:
     return residual_sd**2 - 1.5 * noise_sd**2
 
 
-def describe(report: Report, wanted: int | None) -> str | None:
+def describe(report: Report, wanted: int | None, centred: bool = True) -> str | None:
     """The warning, or None if there is nothing to warn of.
 
-    ``wanted`` is how many tuning draws the dimension asks for, if there were fewer.
+    ``wanted`` is how many tuning draws the dimension asks for, if there were fewer; ``centred``: there may be a
+    hierarchy that could be non-centred.
     """
     explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * report.noise_sd)) if report.noise_sd else 0.0
     # what noise explains is estimated from a sticky chain: twice the share, half again the variance
@@ -56,7 +58,7 @@ def describe(report: Report, wanted: int | None) -> str | None:
         wrong = "was not judged: tuning ended too soon after it was fitted"
     else:
         return None
-    return f"the surrogate {wrong} ({_measured(report)}). {_advice(report, wanted)}"
+    return f"the surrogate {wrong} ({_measured(report)}). {_advice(report, wanted, centred)}"
 
 
 def _measured(report: Report) -> str:
@@ -69,7 +71,7 @@ def _measured(report: Report) -> str:
     return ", ".join(figures)
 
 
-def _advice(report: Report, wanted: int | None) -> str:
+def _advice(report: Report, wanted: int | None, centred: bool) -> str:
     """What could help, the likeliest first."""
     longer = f"tune={wanted} or more" if wanted else "longer tuning"
     if not report.is_known:
@@ -78,8 +80,8 @@ def _advice(report: Report, wanted: int | None) -> str:
         # less of it is then what helps most
         "less noise (more work for the estimator)" if report.noise_sd > noise_probe.BEST_SD[1] else "",
         longer if wanted else "",
-        "another parametrisation (non-centred hierarchies, logarithms of scales, fewer unknowns: the surrogate learns "
-        "smooth shapes)",
+        f"another parametrisation ({'non-centred hierarchies, ' * centred}logarithms of scales, fewer unknowns: the "
+        "surrogate learns smooth shapes)",
         "GaussianMixtureStep or KameleonStep, which need no surrogate",
         "" if wanted else f"{longer}, least likely",
     ]
@@ -126,6 +128,10 @@ class SurrogateWatch(Watch):
         known = self.step.known_points is not None
         return None if self.step.by_factors or known else super().wanted_tuning()
 
+    def measures(self) -> bool:
+        """Where there is a surrogate of values."""
+        return self._is_of_values and self.step.algorithm_state.fit is not None
+
     def _judge_what_was_learned(self):
         """First what cannot be evaluated, and is not learned either."""
         failures, before, _, last = self.failures
@@ -152,7 +158,8 @@ class SurrogateWatch(Watch):
                 state.fit.family, float(state.fit.error), float(state.quality.residual_sd),
                 float(state.quality.uncovered), 1.0 - float(state.mixture.floor), self.noise_sd(),
             )  # fmt: skip
-            message, measured = describe(report, self.wanted_tuning()), report._asdict()
+            centred = left_centred(step.model, step.density)
+            message, measured = describe(report, self.wanted_tuning(), centred), report._asdict()
         else:
             return
         if message is not None:

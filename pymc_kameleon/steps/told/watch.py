@@ -138,7 +138,7 @@ class Watch(SamplerWarnings):
     def _judge_what_was_learned(self):
         self._look_at_noise()  # first: under noise the rest looks worse than it is
         step, draws = self.step, self.step.tuning_draws
-        if wanted := self.wanted_tuning():
+        if (wanted := self.wanted_tuning()) and not self.measures():
             told = advice.SHORT_TUNING.format(draws=draws, dim=step.density.dim, wanted=wanted, learns=self.learns)
             self.add("short tuning", told, whole_run=True, tuning_draws=draws, wanted=wanted)
         tune = step.declared_tune
@@ -161,6 +161,10 @@ class Watch(SamplerWarnings):
         """How many tuning draws the dimension asks for, if there were fewer; else None."""
         wanted = advice.TUNING * self.step.density.dim
         return wanted if self.step.tuning_draws < wanted else None
+
+    def measures(self) -> bool:
+        """Whether what was learned is measured: it is then said what is wrong with it, and how long to tune."""
+        return False
 
     def noise_sd(self) -> float:
         """Measured sd of the log density's noise; 0 where there is none or too little was measured."""
