@@ -29,7 +29,6 @@ from pymc_kameleon.samplers.seam import Known, Outcome, Point, Proposal, Sampler
 
 SOME_NOISE = 1e-6  # sd that is told of noise that has not been measured yet
 LOOKS = 6  # climbs after a chain's own; two of them where they find nothing else
-LOOK_EVERY = 3  # tuning draws: one of so many is for a climb from elsewhere
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
 
@@ -255,7 +254,8 @@ class Life:
         if self._waits_for_centring() and state.tuning_draws % self.density.dim == 0:
             seen = centring.seen(self.density, state.centring, state.here.position)
             self._set(centring=seen)
-        if state.stage is not None and (state.tuning_draws % LOOK_EVERY == 0 or self._walks_in_vain(state.stage)):
+        every = search.look_every(self.density.dim)
+        if state.stage is not None and (state.tuning_draws % every == 0 or self._walks_in_vain(state.stage)):
             return "look"
         if state.tune and self._is_probe():
             return "probe"

@@ -76,6 +76,11 @@ def test_a_chain_does_not_walk_on_where_a_climb_has_come_far_above_it():
     assert moved == 0
 
 
+def test_the_more_unknowns_the_fewer_draws_are_for_climbs_from_elsewhere():
+    """A thousand tuning draws of 15 unknowns are too few for one of these, and none too many for the walk."""
+    assert [arrival_search.look_every(d) for d in (1, 9, 15, 30)] == [3, 3, 5, 10]
+
+
 @pytest.mark.parametrize(("difference", "leaves"), [(200.0, True), (5.0, False)])
 def test_nor_when_tuning_ends_before_that_climb(difference, leaves):
     there, at_last, *_ = walked(difference, 35)

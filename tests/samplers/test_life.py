@@ -12,7 +12,7 @@ import pytest
 from pymc_kameleon.samplers import chain, noise_probe
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
-from pymc_kameleon.samplers.life import LOOK_EVERY, NOWHERE, Life
+from pymc_kameleon.samplers.life import NOWHERE, Life
 from pymc_kameleon.samplers.seam import Density, Point
 from tests.samplers.test_seam import TARGET, bytes_of, every_sampler, leaves
 
@@ -104,7 +104,7 @@ def test_stages_come_in_order_and_end_with_tuning(sampler):
     walk = next(k for k, move in enumerate(moves) if move != "arrival")
     looks = [k for k, move in enumerate(moves) if move == "arrival" and k > walk]
     assert walk > 2
-    assert all((k + 1) % LOOK_EVERY == 0 for k in looks)
+    assert all((k + 1) % search.look_every(len(START)) == 0 for k in looks)
     assert "refresh" not in moves  # there is no noise
     life.freeze()
     assert life.state.stage is None
