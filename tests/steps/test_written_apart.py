@@ -116,6 +116,13 @@ def test_another_matrix_is_no_cholesky_factor():
     assert not find_written_apart(model, find_priors(model))
 
 
+def test_what_is_scaled_but_not_of_a_location_scale_family():
+    """A lognormal variable itself, rather than its logarithm."""
+    with pm.Model() as model:
+        pm.Potential("seen", pm.HalfNormal("sd") * pm.LogNormal("z", 0.0, 1.0, default_transform=None))
+    assert not find_written_apart(model, find_priors(model))
+
+
 def test_no_variable_depends_on_itself():
     """z scaled by e^w and w by e^z: one of them."""
     with pm.Model() as model:
