@@ -81,14 +81,14 @@ def by_hand():
         x = [
             effect, *(effect + w[i] / pt.sqrt(sd[0]) for i in range(3)), pm.Laplace("laplace", mu, sd),
             rows @ chol.T, pm.Deterministic("by_chol", pt.dot(chol, columns).T) + effect,
-            mu + pairs[:, 0] * sd[0], sd[1] * pairs[:, 1],
+            mu + pairs[:, 0] * sd[0], sd[1] * pairs[:, 1], sd[1] * pm.ZeroSumNormal("zero_sum", shape=3),
         ]  # fmt: skip
         for i, part in enumerate(x):
             pm.Potential(f"y{i}", box(part))
     return model
 
 
-@pytest.fixture(scope="module", params=[(families, 8), (correlated, 11), (by_hand, 26)], ids=lambda p: p[0].__name__)
+@pytest.fixture(scope="module", params=[(families, 8), (correlated, 11), (by_hand, 28)], ids=lambda p: p[0].__name__)
 def moved(request):
     model = request.param[0]()
     found = density(model)

@@ -157,6 +157,17 @@ def test_a_loop_over_time_takes_no_minutes():
     assert time.process_time() - begin < 5.0
 
 
+@pytest.mark.parametrize(
+    "expression", ["mu * q", "pt.exp(w) * q", "(mu + sd) * q.sum() + rate * q + sd * q", "sd * q[0] + rate * q[1]"]
+)
+def test_effects_that_sum_to_zero_have_one_scale(expression):
+    """Their coordinates are others than their entries: as many as are free."""
+    with pm.Model() as model:
+        given = variables() | {"q": pm.ZeroSumNormal("q", shape=3)}
+        pm.Potential("seen", pt.sum(eval(expression, given)))
+    assert not find_written_apart(model, find_priors(model))
+
+
 def test_what_is_scaled_but_not_of_a_location_scale_family():
     """A lognormal variable itself, rather than its logarithm."""
     with pm.Model() as model:
@@ -172,6 +183,10 @@ def rows(z, s, group_mean):
     return group_mean[:2] + z[0] * s[:2], z[2] * s[2]
 
 
+def sum_to_zero(z, s, group_mean):
+    return (group_mean[0] + s[0] * pm.ZeroSumNormal("q", n_zerosum_axes=2, shape=(2, 3, 2)),)
+
+
 def both_axes(z, s, group_mean):
     return z[0] * s[0], z[:, 1] * s[1]
 
@@ -182,7 +197,9 @@ def of_unknown_size(z, s, group_mean):
 
 
 @pytest.mark.parametrize("kind", [AsIfCentred, ReparametrizedDensity])
-@pytest.mark.parametrize(("write", "moved"), [(columns, 6), (rows, 6), (both_axes, 0), (of_unknown_size, 0)])
+@pytest.mark.parametrize(
+    ("write", "moved"), [(columns, 6), (rows, 6), (sum_to_zero, 4), (both_axes, 0), (of_unknown_size, 0)]
+)
 def test_the_density_of_parts_that_have_a_scale_each(write, moved, kind):
     """That of the model times the Jacobian, by differences; where no shape is known beforehand, as of dims."""
     with pm.Model(coords={"group": range(3), "column": range(2)}) as model:

@@ -60,8 +60,12 @@ class Graph:
     def use(self, rv: Variable) -> Use | None:
         """Where ``rv`` is scaled by something positive, if it is always the same; moved by the same, or by nothing.
 
-        Or where it is a matrix, multiplied once by the Cholesky factor of a covariance.
+        Or where it is a matrix, multiplied once by the Cholesky factor of a covariance. Of effects that sum to zero one
+        number is the scale, and nothing moves them: their coordinates are others than they are.
         """
+        if type(rv.owner.op).__name__ == "ZeroSumNormalRV":
+            use = _agreed(self._uses(rv, rv, 0))
+            return use and Use([], use.scale)
         vectors = [use for use in self._vector_uses(rv, rv, False) if use is not None]
         if len(vectors) == 1:
             return vectors[0]
