@@ -59,7 +59,7 @@ MUTATIONS = [
     Mutation("steps/hierarchies/written_apart", "if k >= 0.0 else None", "if k == k else None",
              "one element counted from both ends, with two scales", "test_written_apart.py"),
     Mutation("steps/hierarchies/coordinates", 'if variable in known or kind in ("MvNormalRV", "LogNormalRV"):',
-             'if variable in known or kind in ("MvNormalRV",):', "a lognormal variable taken for a normal one", "test_written_apart.py"),
+             'if variable in known or kind in ("MvNormalRV",):', "a lognormal variable taken for a normal one", "test_written_apart.py -k family"),
     Mutation("steps/hierarchies/written_apart", "return packed in self.model.rvs_to_values and is_cholesky_rv(packed)",
              "return True", "any matrix taken for a Cholesky factor", "test_written_apart.py -k cholesky"),
     Mutation("steps/hierarchies/written_apart", "factor, bool(i) != transposed)", "factor, bool(i))",

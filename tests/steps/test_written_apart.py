@@ -168,10 +168,11 @@ def test_effects_that_sum_to_zero_have_one_scale(expression):
     assert not find_written_apart(model, find_priors(model))
 
 
-def test_what_is_scaled_but_not_of_a_location_scale_family():
+@pytest.mark.parametrize("options", [{}, {"default_transform": None}])
+def test_what_is_scaled_but_not_of_a_location_scale_family(options):
     """A lognormal variable itself, rather than its logarithm."""
     with pm.Model() as model:
-        pm.Potential("seen", pm.HalfNormal("sd") * pm.LogNormal("z", 0.0, 1.0, default_transform=None))
+        pm.Potential("seen", pm.HalfNormal("sd") * pm.LogNormal("z", 0.0, 1.0, **options))
     assert not find_written_apart(model, find_priors(model))
 
 
