@@ -77,16 +77,18 @@ def by_hand():
         effect = mu + sd * z
         chol, *_ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2), compute_corr=True)
         rows, columns = pm.Normal("rows", shape=(2, 2)), pm.Normal("columns", shape=(2, 3))
+        pairs = pm.Normal("pairs", shape=(3, 2))
         x = [
             effect, *(effect + w[i] / pt.sqrt(sd[0]) for i in range(3)), pm.Laplace("laplace", mu, sd),
             rows @ chol.T, pm.Deterministic("by_chol", pt.dot(chol, columns).T) + effect,
+            mu + pairs[:, 0] * sd[0], sd[1] * pairs[:, 1], sd[1] * pm.ZeroSumNormal("zero_sum", shape=3),
         ]  # fmt: skip
         for i, part in enumerate(x):
             pm.Potential(f"y{i}", box(part))
     return model
 
 
-@pytest.fixture(scope="module", params=[(families, 8), (correlated, 11), (by_hand, 20)], ids=lambda p: p[0].__name__)
+@pytest.fixture(scope="module", params=[(families, 8), (correlated, 11), (by_hand, 28)], ids=lambda p: p[0].__name__)
 def moved(request):
     model = request.param[0]()
     found = density(model)

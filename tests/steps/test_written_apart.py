@@ -11,7 +11,11 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.steps.hierarchies.coordinates import find_priors, find_written_apart
-from pymc_kameleon.steps.hierarchies.reparametrized_density import AsIfCentred
+from pymc_kameleon.steps.hierarchies.reparametrized_density import (
+    AsIfCentred,
+    ReparametrizedDensity,
+    reparametrized_density,
+)
 from tests.steps.test_coordinates import slopes
 
 GROUP = np.array([0, 1, 2, 2, 1])
@@ -67,6 +71,13 @@ def found(expression):
         ("mu + pt.exp(gamma) * z", 2.0, np.exp(0.5)),
         ("mu + sd * z + rate * w", 2.0 + 4.0 * np.arange(1.0, 4.0), 3.0),
         ("(mu + sd * z).sum() * (gamma + sd * z)", 0.0, 3.0),  # two locations: none
+        ("mu + pt.maximum(gamma, 0.1) * z", 2.0, 0.5),
+        ("mu + pt.clip(gamma, 0.1, 4.0) * z", 2.0, 0.5),
+        ("mu + pt.exp(w)[[2, 0, 0]] * z", 2.0, np.exp([3.0, 1.0, 1.0])),
+        ("mu + pt.stack([sd, rate, sd]) * z", 2.0, [3.0, 4.0, 3.0]),
+        ("pt.stack([mu + sd * z[0], gamma + z[1] * rate])", [2.0, 0.5, 0.0], [3.0, 4.0, 1.0]),
+        ("mu + sd * z[0] + rate * z[1]", [2.0, 2.0, 0.0], [3.0, 4.0, 1.0]),
+        ("pt.stack([mu + sd * z[0], gamma + sd * z[0], mu + z[1] * rate])", [0.0, 2.0, 0.0], [3.0, 4.0, 1.0]),
     ],
 )
 def test_what_is_found(expression, location, scale):
@@ -83,6 +94,14 @@ def test_what_is_found(expression, location, scale):
         "mu + shifted * z",
         "mu + sd * z + rate * z",  # which of the two?
         "mu + z[:, None] * pt.exp(w)",  # three of each
+        "mu + pt.maximum(gamma, 0.0) * z",
+        "mu + pt.clip(gamma, -1.0, 4.0) * z",
+        "pt.stack([mu + sd * z[0], mu + gamma * z[1]])",
+        "sd * z[0] + rate * z[0]",
+        "sd * z[0] + rate * z[-3]",  # the same one
+        "sd * z[0] + (rate * z[:2]).sum()",
+        "sd * z[0] + (rate * z).sum()",
+        "sd * z[pt.cast(rate, 'int64')] + rate * z[0]",
     ],
 )
 def test_what_is_not(expression):
@@ -136,6 +155,72 @@ def test_a_loop_over_time_takes_no_minutes():
     begin = time.process_time()
     assert not find_written_apart(model, find_priors(model))
     assert time.process_time() - begin < 5.0
+
+
+@pytest.mark.parametrize(
+    "expression", ["mu * q", "pt.exp(w) * q", "(mu + sd) * q.sum() + rate * q + sd * q", "sd * q[0] + rate * q[1]"]
+)
+def test_effects_that_sum_to_zero_have_one_scale(expression):
+    """Their coordinates are others than their entries: as many as are free."""
+    with pm.Model() as model:
+        given = variables() | {"q": pm.ZeroSumNormal("q", shape=3)}
+        pm.Potential("seen", pt.sum(eval(expression, given)))
+    assert not find_written_apart(model, find_priors(model))
+
+
+@pytest.mark.parametrize("options", [{}, {"default_transform": None}])
+def test_what_is_scaled_but_not_of_a_location_scale_family(options):
+    """A lognormal variable itself, rather than its logarithm."""
+    with pm.Model() as model:
+        pm.Potential("seen", pm.HalfNormal("sd") * pm.LogNormal("z", 0.0, 1.0, **options))
+    assert not find_written_apart(model, find_priors(model))
+
+
+def columns(z, s, group_mean):
+    return group_mean + z[:, 0] * s[0], group_mean[0] + s[1] * z[:, 1]
+
+
+def rows(z, s, group_mean):
+    return group_mean[:2] + z[0] * s[:2], z[2] * s[2]
+
+
+def sum_to_zero(z, s, group_mean):
+    return (group_mean[0] + s[0] * pm.ZeroSumNormal("q", n_zerosum_axes=2, shape=(2, 3, 2)),)
+
+
+def both_axes(z, s, group_mean):
+    return z[0] * s[0], z[:, 1] * s[1]
+
+
+def of_unknown_size(z, s, group_mean):
+    z = pm.Normal("w", pt.zeros(pytensor.shared(3)), 1.0)
+    return z[0] * s[0], z[1] * s[1]
+
+
+@pytest.mark.parametrize("kind", [AsIfCentred, ReparametrizedDensity])
+@pytest.mark.parametrize(
+    ("write", "moved"), [(columns, 6), (rows, 6), (sum_to_zero, 4), (both_axes, 0), (of_unknown_size, 0)]
+)
+def test_the_density_of_parts_that_have_a_scale_each(write, moved, kind):
+    """That of the model times the Jacobian, by differences; where no shape is known beforehand, as of dims."""
+    with pm.Model(coords={"group": range(3), "column": range(2)}) as model:
+        z, s = pm.Normal("z", dims=("group", "column")), pm.HalfNormal("s", shape=3)
+        for i, part in enumerate(write(z, s, pm.Normal("mean", dims="group"))):
+            pm.Potential(f"y{i}", pt.sum(pt.cos(part)))
+    point, variables = model.initial_point(), model.value_vars
+    density = reparametrized_density(model, variables, point, QUICK, kind=kind)
+    if not moved:
+        assert density is None
+        return
+    assert density.movable.sum() == moved
+    rng = np.random.default_rng(2)
+    density.centring = np.where(density.movable, rng.uniform(0.2, 1.0, density.dim), 1.0)
+    u = 0.7 * rng.standard_normal(density.dim)
+    x, jacobian = density.leave(u), slopes(density.leave, u)
+    assert not np.array_equal(x, u)
+    expected = model.compile_logp(**QUICK)(density.update(point, u)) + np.linalg.slogdet(jacobian)[1]
+    np.testing.assert_allclose(density(u), expected, rtol=1e-7)
+    np.testing.assert_allclose(density.enter(x), u, rtol=1e-10)
 
 
 def groups(draws=20, n=6):

@@ -210,7 +210,7 @@ def find_priors(model: Model) -> dict:
     for rv in model.free_RVs:
         op, transform = rv.owner.op, model.rvs_to_transforms.get(rv)
         kind = type(op).__name__
-        if kind not in FAMILIES or not isinstance(transform, TRANSFORMS.get(kind, type(None))):
+        if not _has_usual_transform(kind, transform):
             continue
         if kind == "MvNormalRV" and not 0 < (rv.type.shape[-1] or 0) <= WIDEST:
             continue
@@ -226,10 +226,13 @@ def find_written_apart(model: Model, found: dict) -> dict:
     known = dict(found)
     for rv in model.free_RVs:
         kind, variable = type(rv.owner.op).__name__, model.rvs_to_values[rv]
-        if variable in known or kind not in FAMILIES or model.rvs_to_transforms.get(rv) is not None:
+        # exactness hangs on this: of a lognormal variable, not it but its logarithm is of a location-scale family
+        if variable in known or kind in ("MvNormalRV", "LogNormalRV"):
             continue
-        *others, location, scale = rv.owner.op.dist_params(rv.owner)
-        if kind == "MvNormalRV" or (constant(location), constant(scale)) != (0.0, 1.0):
+        if not _has_usual_transform(kind, model.rvs_to_transforms.get(rv)):
+            continue
+        location, scale, others, *_ = _prior(kind, list(rv.owner.op.dist_params(rv.owner)))
+        if (constant(location), constant(scale)) != (0.0, 1.0):
             continue
         use = graph.use(rv)
         if use is None or (use.factor is not None and not 0 < (use.factor.type.shape[-1] or 0) <= WIDEST):
@@ -244,6 +247,11 @@ def find_written_apart(model: Model, found: dict) -> dict:
             location = pt.add(*terms) if len(terms) > 1 else terms[0] if terms else pt.zeros(())
             known[variable] = Prior(location, scale, tuple(others), FAMILIES[kind], factor, use.first, own=0.0)
     return {v: prior for v, prior in known.items() if v not in found}
+
+
+def _has_usual_transform(kind: str, transform) -> bool:
+    """Whether a variable of a ``kind`` is of a location-scale family, in the coordinates that PyMC gives it."""
+    return kind in FAMILIES and isinstance(transform, TRANSFORMS.get(kind, type(None)))
 
 
 def _depends(before: set, variable: Variable, priors: dict) -> bool:

@@ -20,11 +20,12 @@ from pytensor import scalar
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.basic import get_underlying_scalar_constant_value as constant_value
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.math import Dot
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, Subtensor, indices_from_subtensor
 
 from pymc_kameleon.steps.pytensor_internals import PARTS, is_cholesky_rv
 
@@ -59,15 +60,34 @@ class Graph:
     def use(self, rv: Variable) -> Use | None:
         """Where ``rv`` is scaled by something positive, if it is always the same; moved by the same, or by nothing.
 
-        Or where it is a matrix, multiplied once by the Cholesky factor of a covariance.
+        Or where it is a matrix, multiplied once by the Cholesky factor of a covariance. Of effects that sum to zero one
+        number is the scale, and nothing moves them: their coordinates are others than they are.
         """
+        if type(rv.owner.op).__name__ == "ZeroSumNormalRV":
+            use = _agreed(self._uses(rv, rv, 0))
+            return use and Use([], use.scale)
         vectors = [use for use in self._vector_uses(rv, rv, False) if use is not None]
         if len(vectors) == 1:
             return vectors[0]
-        found = list(self._uses(rv, rv, rv.ndim))
-        if not found or None in found or not all(_same(use.scale, found[0].scale) for use in found):
+        return _agreed(self._uses(rv, rv, rv.ndim)) or self._use_by_parts(rv)
+
+    def _use_by_parts(self, rv):
+        """Where ``rv`` is used at constant indices of one axis, and what is at each is always scaled by the same."""
+        parts: dict = defaultdict(list)
+        for node, i in self.clients[rv]:
+            where, part = _place(node), node.outputs[0]
+            parts[where] += self._uses(part, part, part.ndim) if where else self._uses_by(node, i, rv, rv, rv.ndim)
+        agreed = {where: _agreed(uses) for where, uses in parts.items() if uses}
+        apart = None not in agreed and len({axis for axis, _ in agreed}) == 1  # parts of two axes overlap
+        shape = rv.owner.op.size_param(rv.owner) if None in rv.type.shape else rv.type.shape
+        if not apart or None in agreed.values() or len(agreed) > DEEPEST or isinstance(shape, Constant):  # none given
             return None
-        return Use(_in_common([use.terms for use in found]), found[0].scale)
+        location, scale = pt.zeros(shape, "float64"), pt.ones(shape, "float64")
+        for (axis, k), use in agreed.items():
+            where = (*[slice(None)] * axis, k)
+            moved = sum(t for t in use.terms if rv not in ancestors([t]))  # by another part, it would be by itself
+            location, scale = pt.set_subtensor(location[where], moved), pt.set_subtensor(scale[where], use.scale)
+        return Use([location], scale)
 
     def _uses(self, v, rv, whole):
         """Of ``v``, a part of ``rv`` with its last axes, ``whole`` in number, as they are; None of a use that differs.
@@ -75,13 +95,16 @@ class Graph:
         Parts may have another location and scale each, where these are no single numbers.
         """
         for node, i in self.clients[v]:
-            op, kind = node.op, _kind(node)
-            if kind in SAME or isinstance(op, ViewOp):
-                yield from self._uses(node.outputs[0], rv, whole)
-            elif i == 0 and isinstance(op, (DimShuffle, *PARTS)):
-                yield from self._uses(node.outputs[0], rv, _left_whole(node, v, whole))
-            elif kind is scalar.Mul or (kind is scalar.TrueDiv and i == 0):
-                yield from self._scaled(node, i, kind, rv, whole)
+            yield from self._uses_by(node, i, v, rv, whole)
+
+    def _uses_by(self, node, i, v, rv, whole):
+        op, kind = node.op, _kind(node)
+        if kind in SAME or isinstance(op, ViewOp):
+            yield from self._uses(node.outputs[0], rv, whole)
+        elif i == 0 and isinstance(op, (DimShuffle, *PARTS)):
+            yield from self._uses(node.outputs[0], rv, _left_whole(node, v, whole))
+        elif kind is scalar.Mul or (kind is scalar.TrueDiv and i == 0):
+            yield from self._scaled(node, i, kind, rv, whole)
 
     def _scaled(self, node, i, kind, rv, whole):
         others = [a for j, a in enumerate(node.inputs) if j != i]
@@ -166,8 +189,12 @@ class Graph:
         op, given, kind = v.owner.op, v.owner.inputs, _kind(v.owner)
         if kind in POSITIVE:
             return True
-        if kind in POSITIVE_OF_POSITIVE:
+        if kind is scalar.Maximum:
+            return any(self.is_positive(a, depth) for a in given)
+        if kind in POSITIVE_OF_POSITIVE or isinstance(op, MakeVector):
             return all(self.is_positive(a, depth) for a in given)
+        if kind is scalar.Clip:
+            return all(self.is_positive(a, depth) for a in given[1:])
         of_the_first = kind is scalar.Pow or isinstance(op, (DimShuffle, ViewOp, *PARTS))
         return of_the_first and self.is_positive(given[0], depth)
 
@@ -204,6 +231,14 @@ def _terms(v, depth=DEEPEST) -> list[Variable]:
     return [v]
 
 
+def _agreed(uses) -> Use | None:
+    """Uses as one, if all scale by the same."""
+    found = list(uses)
+    if not found or None in found or not all(_same(use.scale, found[0].scale) for use in found):
+        return None
+    return Use(_in_common([use.terms for use in found]), found[0].scale)
+
+
 def _in_common(ways: list[list[Variable]]) -> list[Variable]:
     """The terms of the first that are in all."""
     if not ways:
@@ -221,6 +256,16 @@ def _bare(v):
     while v.owner and (isinstance(v.owner.op, (DimShuffle, ViewOp))):
         v = v.owner.inputs[0]
     return v
+
+
+def _place(node):
+    """The axis and the index of a node that takes what is at one constant index of an axis; None of any other."""
+    indices = indices_from_subtensor(node.inputs[1:], node.op.idx_list) if isinstance(node.op, Subtensor) else ()
+    taken = [(axis, k) for axis, k in enumerate(indices) if k != slice(None)]
+    if len(taken) != 1 or isinstance(taken[0][1], slice):
+        return None
+    axis, k = taken[0][0], constant(taken[0][1])
+    return (axis, int(k)) if k >= 0.0 else None  # from the end, it may be one from the beginning, too
 
 
 def _left_whole(node, v, whole):
