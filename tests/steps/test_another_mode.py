@@ -47,6 +47,22 @@ def test_it_is_said_once_with_where_and_how_much():
     assert "GaussianMixtureStep" in warning.message
 
 
+@pytest.mark.parametrize(("parametrization", "may_be"), [("model", True), ("auto", False)])
+def test_of_a_hierarchy_left_as_it_is_it_may_be_the_neck_of_a_funnel(parametrization, may_be):
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, pm.HalfNormal("sigma"), shape=2)
+        options = {"parametrization": parametrization, "compile_kwargs": {"mode": "FAST_COMPILE"}}
+        step, point = begin(AdaptiveMetropolisStep(arrival=False, **options), 0), model.initial_point()
+    for _ in range(5):
+        point, _ = step.step(point)
+    rival = arrival_search.Rival(step.position + 100.0, np.eye(3), 0.0, 0.0)
+    step.life.state = step.life.state._replace(elsewhere=(rival,))
+    step.stop_tuning()
+    _, stats = step.step(point)
+    [warning] = warnings_in(stats)
+    assert ("neck of a hierarchy's funnel" in warning.message) == may_be
+
+
 def test_after_tuning_the_statistic_goes_when_the_chain_comes_near():
     with pm.Model() as model:
         pm.Normal("x", shape=2)
