@@ -2,8 +2,8 @@
 
 Looked for are normal priors whose location is linear in the unknowns and whose scale is the exponential of one of them,
 as log-transformed standard deviations, variances and precisions are; and the steps of Gaussian random walks, which are
-normal given where the walk was before. The question is put to the compiled graph: what is
-linear is linear at a few random points. Whatever the answer, a surrogate only proposes.
+normal given where the walk was before. The question is put to the compiled graph: what is linear is linear at a few
+random points. Whatever the answer, a surrogate only proposes.
 """
 
 import logging
@@ -27,7 +27,7 @@ ROUNDING = 1e-9  # relative, of what is linear
 
 
 def known_scales(model: pm.Model, variables: list, point: dict, as_if_centred: bool) -> tuple[KnownScale, ...]:
-    """The scales of normal priors, in centred coordinates; none where nothing is learned from values.
+    """The scales of normal priors and walks, in centred coordinates; none where nothing is learned from values.
 
     ``as_if_centred``: whether those are the coordinates of what is non-centred by hand, too.
     """
