@@ -203,7 +203,8 @@ def test_hierarchies_are_to_be_non_centred_where_there_may_be_some_that_are_not(
     moved = put(bad(), noncentred=2)
     for made, model, may_be in (
         (bad(), None, True), (bad(), hierarchy, True), (bad(), flat, False), (bad(), known, False),
-        (moved, None, False), (run(residual_sd=2.0, centred=0), None, False), (run(residual_sd=2.0, centred=1), None, True),
+        (moved, None, False),
+        (run(residual_sd=2.0, centred=0), None, False), (run(residual_sd=2.0, centred=1), None, True),
     ):  # fmt: skip
         assert words[may_be] in pk.report(made, model)
 
