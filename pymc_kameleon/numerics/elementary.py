@@ -50,7 +50,7 @@ def waves(x):
     x = k pi/2 + r, with k as above and |r| <= pi/4, for which Taylor polynomials are enough.
     """
     n = x.size
-    x = np.where(np.abs(x) > 1e9, 0.0, x)  # k has 32 bits
+    x = np.where(np.abs(x) > 1e9, 0.0, x)  # beyond, r has no digits
     shifted, sine, cosine = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
         shifted[i] = x[i] * 0.6366197723675814 + 6755399441055744.0

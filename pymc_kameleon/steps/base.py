@@ -25,7 +25,7 @@ from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.life import Life
 from pymc_kameleon.samplers.option_types import check_types
 from pymc_kameleon.samplers.seam import Point
-from pymc_kameleon.steps.hierarchies.reparametrized_density import reparametrized_density
+from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred, reparametrized_density
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.demands import renewal, seed_streams
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
@@ -258,6 +258,11 @@ class KernelStep(BlockedStep):
     def algorithm(self) -> Any:
         """Of what the step makes its sampler."""
         return self.variants[self.variant]
+
+    @property
+    def leaves_hierarchies(self) -> bool:
+        """Whether ``parametrization="auto"`` would move a scale's prior that "model" has left as it is."""
+        return self.parametrizes and self._parametrization == "model" and left_centred(self.model)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -153,10 +153,10 @@ def heavy_from(draws: np.ndarray) -> np.ndarray:
     The fewer effective draws, and the more tails are looked at (Bonferroni), the larger is the largest k of tails whose
     own is 0. ArviZ shrinks k as if ten draws of the tail more had told .5.
     """
-    ess = np.minimum(of_each("ess", draws), draws[..., 0].size)
-    tail = np.minimum(0.2 * ess, 3.0 * np.sqrt(ess))  # effective draws that k is from
-    most = scipy.special.ndtri(1.0 - 0.01 / (2.0 * draws.shape[2])) * np.sqrt(tail)
-    return np.fmax(0.45, (most + 10.0 * 0.5) / (tail + 10.0))
+    n = draws[..., 0].size
+    tail, effective = (np.minimum(0.2 * k, 3.0 * np.sqrt(k)) for k in (n, np.minimum(of_each("ess", draws), n)))
+    most = scipy.special.ndtri(1.0 - 0.01 / (2.0 * draws.shape[2])) / np.sqrt(effective)
+    return np.fmax(0.45, (most * tail + 10.0 * 0.5) / (tail + 10.0))
 
 
 def _upper_tail(draws: np.ndarray, relative: float) -> float:

@@ -153,7 +153,8 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy:
         return
     error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
     which, whose, its = ("The", "the chains'", "it") if shared else ("The worst chain's", "a chain's", "its surrogate")
-    low = f"{'' if shared else 'at most '}{uncovered:.0%} of {whose} last tuning states lay where {its} is far too low"
+    most = "" if shared else "where it was judged, at most "
+    low = f"{most}{uncovered:.0%} of {whose} last tuning states lay where {its} is far too low"
     if uncovered == 1.0:  # nothing has been judged
         low = "tuning ended too soon after its last fit to say where it is too low"
     what = attributes["surrogate"]

@@ -94,7 +94,8 @@ def test_posterior_is_right(step_class):
         step = step_class()
         solver.calls = 0
         idata = pm.sample(10_000, tune=5_000, chains=4, cores=1, step=step, random_seed=1, progressbar=False)
-    assert solver.calls == 4 * (10_000 + 5_000 + 1)
+    draws, screened = 4 * (10_000 + 5_000 + 1), step_class is pk.FastKameleonStep
+    assert 0.9 * draws < solver.calls < draws if screened else solver.calls == draws  # one that stays asks nothing
     ours, truth = log_parameters(idata), LotkaVolterra()
     for i in range(8):
         draws = np.ascontiguousarray(ours[..., i])

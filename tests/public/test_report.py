@@ -197,10 +197,13 @@ def test_hierarchies_are_to_be_non_centred_where_there_may_be_some_that_are_not(
     with pm.Model() as flat:
         pm.Normal("x")
     with pm.Model() as hierarchy:
+        pm.Normal("x", 0.0, pm.HalfNormal("sigma"))
+    with pm.Model() as known:  # a location is no funnel
         pm.Normal("x", pm.Normal("mu"))
     moved = put(bad(), noncentred=2)
     for made, model, may_be in (
-        (bad(), None, True), (bad(), hierarchy, True), (bad(), flat, False), (moved, None, False),
+        (bad(), None, True), (bad(), hierarchy, True), (bad(), flat, False), (bad(), known, False),
+        (moved, None, False),
         (run(residual_sd=2.0, centred=0), None, False), (run(residual_sd=2.0, centred=1), None, True),
     ):  # fmt: skip
         assert words[may_be] in pk.report(made, model)

@@ -51,8 +51,11 @@ def f(state, x):
 
 def in_rows(rng, sampler, d, shear):
     """For each step of Fast KAMH, what draws as the compiled one does: all at once, a row for each."""
-    normals, uniforms = rng.standard_normal((sampler.transitions, d)), rng.random((sampler.transitions, several.KINDS))
-    kinds = [several.LOCAL, several.SHEARED, several.TOWARDS]
+    normals, uniforms = (
+        rng.standard_normal((sampler.transitions, d)),
+        rng.random((sampler.transitions, several.UNIFORMS)),
+    )
+    kinds = [several.GLOBAL, several.SHEARED, several.TOWARDS]
     if shear is None:
         kinds.remove(several.SHEARED)
     for normal, row in zip(normals, uniforms, strict=True):

@@ -44,7 +44,19 @@ def lognormal():
     pm.LogNormal("rate", pm.Normal("mu"), tau, shape=3)
 
 
-FOUND = {centred: 1, by_hand: 1, precision: 1, log_scale: 1, three_levels: 2, lognormal: 1}
+def walk():
+    start = pm.Normal.dist(0.0, 3.0)
+    pm.GaussianRandomWalk("level", pm.Normal("drift"), pm.HalfNormal("step"), init_dist=start, shape=4)
+
+
+def walks_beside():
+    tau = pm.HalfNormal("tau")
+    pm.GaussianRandomWalk("levels", sigma=tau, init_dist=pm.Normal.dist(), shape=(2, 3))
+    pm.Normal("theta", pm.Normal("mu"), pm.HalfNormal("spread"), shape=2)
+    pm.Normal("phi", 0.0, tau, shape=2)
+
+
+FOUND = {walk: 1, walks_beside: 2, centred: 1, by_hand: 1, precision: 1, log_scale: 1, three_levels: 2, lognormal: 1}
 
 
 def student():
@@ -72,11 +84,18 @@ def location_by_the_scale():
     pm.Normal("theta", pm.math.sqr(tau), pm.math.exp(tau), shape=3)
 
 
+def walks_of_other_steps():
+    start, tau = pm.Normal.dist(), pm.HalfNormal("tau", shape=2)
+    pm.RandomWalk("t", init_dist=start, innovation_dist=pm.Laplace.dist(0.0, tau[0]), shape=3)
+    pm.GaussianRandomWalk("each", sigma=tau, init_dist=start, shape=(2, 3))
+    pm.GaussianRandomWalk("known", sigma=0.5, init_dist=start, shape=3)
+
+
 def constant_scale():
     pm.Normal("theta", pm.Normal("mu"), 2.0, shape=3)
 
 
-NONE = [student, two_in_one, sum_of_scales, bent_location, location_by_the_scale, constant_scale]
+NONE = [walks_of_other_steps, student, two_in_one, sum_of_scales, bent_location, location_by_the_scale, constant_scale]
 
 
 def step_of(build, **options):

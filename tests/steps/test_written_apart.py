@@ -143,6 +143,16 @@ def test_no_variable_depends_on_itself():
     assert len(find_written_apart(model, {})) == 1
 
 
+def test_nor_by_way_of_another_parameter():
+    """The degrees of freedom of t are b's, and b is moved by t."""
+    with pm.Model() as model:
+        b, spread, sd = pm.Normal("b"), pm.HalfNormal("spread"), pm.HalfNormal("sd")
+        t = pm.StudentT("t", nu=pm.math.exp(b) + 1.0, mu=0.0, sigma=1.0)
+        pm.Normal("y", spread * b + sd * t, 1.0, observed=0.5)
+    assert len(find_written_apart(model, {})) == 1
+    assert reparametrized_density(model, model.value_vars, model.initial_point(), QUICK) is not None
+
+
 def test_a_loop_over_time_takes_no_minutes():
     """Each step enters all that follow, by its value and twice by its scale."""
     with pm.Model() as model:
@@ -232,6 +242,28 @@ def groups(draws=20, n=6):
         theta = pm.Deterministic("theta", mu + sd * pm.Normal("z", shape=n))
         pm.Poisson("seen", pt.exp(theta)[group], observed=rng.poisson(np.exp(true))[group])
     return model
+
+
+@pytest.mark.parametrize("part", ["location", "scale"])
+@pytest.mark.parametrize("onset", [0.3, 1.5, 2.5])
+def test_the_density_where_the_model_does_not_look_at_what_is_no_number(part, onset):
+    """Before its onset nothing grows, and the logarithm of a negative age is in an arm that is not taken."""
+    age = np.arange(1.0, 5.0)
+    with pm.Model() as model:
+        start, sd = pm.Normal("start"), pm.HalfNormal("sd")
+        z = pm.Normal("z", shape=4)
+        grown = pt.log(age - start)
+        mean = pt.switch(age > start, grown + sd * z if part == "location" else pt.exp(grown) * z, 0.0)
+        pm.Normal("y", mean, 1.0, observed=np.zeros(4))
+    point = model.initial_point() | {"start": np.array(onset), "z": np.array([0.2, -0.5, 1.0, 0.3])}
+    density = reparametrized_density(model, model.value_vars, point, QUICK)
+    rng = np.random.default_rng(3)
+    for centring in (np.zeros(density.dim), rng.uniform(0.2, 1.0, density.dim)):
+        density.centring = np.where(density.movable, centring, 1.0)
+        u = density.enter(density.ravel(point))
+        np.testing.assert_allclose(density.leave(u), density.ravel(point), rtol=1e-12)
+        jacobian = np.linalg.slogdet(slopes(density.leave, u))[1]
+        assert density(u) == pytest.approx(float(model.compile_logp(**{"mode": None})(point)) + jacobian, abs=1e-6)
 
 
 def test_a_surrogate_of_the_log_density_has_them_centred():

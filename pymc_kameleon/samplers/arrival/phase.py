@@ -11,10 +11,10 @@ both high and uncertain. **Near**, as soon as what is to be gained along concave
 posterior lacks on average, d/2, and the climb brings no more than that: the point stays, so that a funnel's neck or the
 mode does not draw it in, and the points around it go into the metric. Then the quadratic is *checked*, by a point two
 sds along each of its axes and draws from the normal approximation, for on a ridge that is not resolved all slopes are
-small. The chain has arrived if they are where it says; or if twice as many are not, but none is much higher: then the
-posterior is not normal, as few are, and what it is the walk will learn. Along directions that are not concave the
-climb goes on, and comes back (``Record``) where the log density has not gained more than the widths have lost: the neck
-of a hierarchy in centred coordinates.
+small. The chain has arrived if they are where it says; or when twice as many have been tested, if none is much higher
+than where it stands: the posterior is not normal then, and what it is the walk will learn. Along directions that are
+not concave the climb goes on, and comes back (``Record``) where the log density has not gained more than the widths
+have lost: the neck of a hierarchy in centred coordinates.
 
 The seam: ``init``, then ``propose`` and ``tell`` in turn until ``state.done``; the state is a ``NamedTuple`` of arrays
 and numbers, so that a chain resumes in the middle of its arrival. Nothing here is part of the chain: it ends before

@@ -193,7 +193,7 @@ def look_every(d: int) -> int:
     """How many tuning draws there are to one of a climb from elsewhere.
 
     With ``d`` grows what a climb takes, and what a walk has to learn: in a thousand draws of 15 unknowns none of these
-    climbs ends. One of three, or of six: a half of the effective draws on hierarchies of 14 to 17.
+    climbs ends. With one of six hierarchies of 11 to 17 had 2.5 times the effective draws as with one of three.
     """
     return max(3, d // 3)
 

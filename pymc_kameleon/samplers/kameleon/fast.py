@@ -31,7 +31,7 @@ from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import local_moves
 from pymc_kameleon.samplers.kameleon.feature_covariance import covariance_at
 from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves, State
-from pymc_kameleon.samplers.kameleon.several import KINDS, transitions
+from pymc_kameleon.samplers.kameleon.several import UNIFORMS, transitions
 from pymc_kameleon.samplers.kameleon.shear import STRAIGHT
 from pymc_kameleon.samplers.seam import NOTHING, Point
 
@@ -173,7 +173,7 @@ class FastKameleon(LocalMoves):
         if state.model is None or walk.iteration < walk.warmup or self.walk.exploration_share > 0.0:
             return None
         bent, scales = STRAIGHT if straight else state.shear, (self.local_gamma(state), math.exp(state.log_scale))
-        normals, uniforms = rng.standard_normal((n, len(point.position))), rng.random((n, KINDS))
+        normals, uniforms = rng.standard_normal((n, len(point.position))), rng.random((n, UNIFORMS))
         x, value, covariance, moved = transitions(
             normals, uniforms, point.position, point.log_density, state.covariance,
             *surface.flat, surface.radius, surface.ceiling,

@@ -17,8 +17,8 @@ from pymc_kameleon.samplers.kameleon.local_moves import displace
 from pymc_kameleon.samplers.kameleon.shear import bend, straighten
 from pymc_kameleon.surrogates.transitions import value_at
 
-KINDS = 4  # uniforms of a transition: columns LOCAL to ACCEPT
-LOCAL, SHEARED, TOWARDS, ACCEPT = range(KINDS)
+UNIFORMS = 4  # of a transition: columns GLOBAL to ACCEPT
+GLOBAL, SHEARED, TOWARDS, ACCEPT = range(UNIFORMS)
 
 
 @njit(cache=True, nogil=True)
@@ -32,7 +32,7 @@ def transitions(
 
     Parameters
     ----------
-    normals, uniforms : ndarrays of shape (n, d) and (n, KINDS)
+    normals, uniforms : ndarrays of shape (n, d) and (n, UNIFORMS)
         A row for each transition.
     covariance : ndarray of shape (d, d)
         S at ``x``.
@@ -49,7 +49,7 @@ def transitions(
     for k in range(len(normals)):
         normal, u = normals[k], uniforms[k]
         local, log_ratio = False, 0.0
-        if u[LOCAL] < global_share:
+        if u[GLOBAL] < global_share:
             if not straight and u[SHEARED] < sheared_share:
                 r = straighten(x, s_centre, s_scale, knots, sinks, coefficients)
                 if u[TOWARDS] < 0.5:

@@ -185,6 +185,10 @@ def _place(prior: Prior, values: dict, u: Variable, share: Variable | None) -> l
     )
     # constants that need no more digits come in single precision, and so would their logarithms
     location, scale = (pt.broadcast_to(a.astype("float64"), u.shape) for a in (location, scale))
+    if not prior.own:
+        # Exactness hangs here: what is added to z, and what scales it, may be no number where the model does not look
+        there = pt.lt(pt.abs(location), np.inf) & pt.gt(scale, 0.0) & pt.lt(scale, np.inf)
+        location, scale = pt.switch(there, location, 0.0), pt.switch(there, scale, 1.0)
 
     def z_of(location, i):
         if share is None:
@@ -242,8 +246,10 @@ def find_written_apart(model: Model, found: dict) -> dict:
         others, graphs = graphs[: len(others)], graphs[len(others) :]
         factor, terms = (graphs[0], graphs[1:]) if matrix else (None, graphs)
         # no variable may depend on itself
+        if _depends({*ancestors([scale, *others])}, variable, known):
+            continue
         terms = [t for t in terms if not _depends({*ancestors([t])}, variable, known)]
-        if not unknowns.isdisjoint(ancestors([scale, *terms])) and not _depends({*ancestors([scale])}, variable, known):
+        if not unknowns.isdisjoint(ancestors([scale, *terms])):
             location = pt.add(*terms) if len(terms) > 1 else terms[0] if terms else pt.zeros(())
             known[variable] = Prior(location, scale, tuple(others), FAMILIES[kind], factor, use.first, own=0.0)
     return {v: prior for v, prior in known.items() if v not in found}

@@ -1,19 +1,24 @@
 """What the graph says of a hierarchy's scales, so that no surrogate has to learn them from values.
 
 Looked for are normal priors whose location is linear in the unknowns and whose scale is the exponential of one of them,
-as log-transformed standard deviations, variances and precisions are. The question is put to the compiled graph: what is
-linear is linear at a few random points. Whatever the answer, a surrogate only proposes.
+as log-transformed standard deviations, variances and precisions are; and the steps of Gaussian random walks, which are
+normal given where the walk was before. The question is put to the compiled graph: what is linear is linear at a few
+random points. Whatever the answer, a surrogate only proposes.
 """
 
 import logging
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
 
-from pymc_kameleon.steps.hierarchies.coordinates import FAMILIES
+from pymc_kameleon.steps.factors.black_boxes import has_boxes
+from pymc_kameleon.steps.hierarchies.coordinates import FAMILIES, Coordinates
 from pymc_kameleon.steps.hierarchies.reparametrized_density import movable_coordinates
 from pymc_kameleon.steps.noise.noisy_factors import names
-from pymc_kameleon.steps.pytensor_internals import compile_strictly
+from pymc_kameleon.steps.pytensor_internals import compile_strictly, find_rng_nodes
 from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -22,20 +27,24 @@ ROUNDING = 1e-9  # relative, of what is linear
 
 
 def known_scales(model: pm.Model, variables: list, point: dict, as_if_centred: bool) -> tuple[KnownScale, ...]:
-    """The scales of normal priors, in centred coordinates; none where nothing is learned from values.
+    """The scales of normal priors and walks, in centred coordinates; none where nothing is learned from values.
 
     ``as_if_centred``: whether those are the coordinates of what is non-centred by hand, too.
     """
-    coordinates = movable_coordinates(model, variables, point)
-    if coordinates is None or not affordable(coordinates.dim):
+    coordinates = movable_coordinates(model, variables, point) or Coordinates(model, variables, point, noncentred=False)
+    if not affordable(coordinates.dim):
         return ()
     for variable, prior in list(coordinates.priors.items()):
         if prior.log_density is not FAMILIES["NormalRV"] or not (prior.own or as_if_centred):
             del coordinates.priors[variable]
-    if not coordinates.priors:
+    walks = _walks(model, variables)
+    if not (coordinates.priors or walks):
         return ()
     d, normal = coordinates.dim, coordinates.movable
-    at_zero, slopes, linear = _linear_parts(coordinates)
+    for v, where, shape in coordinates.layout:
+        if v in walks:  # steps, each by where it ends
+            normal[where] = (np.arange(where.stop - where.start) % shape[-1]) > 0
+    at_zero, slopes, linear = _linear_parts(coordinates, walks)
     groups: dict = {}
     taken = np.zeros(d, dtype=bool)
     for i in np.flatnonzero(normal & linear[:d] & linear[d:]):
@@ -58,14 +67,45 @@ def known_scales(model: pm.Model, variables: list, point: dict, as_if_centred: b
     )
 
 
-def _linear_parts(coordinates):
+def _walks(model, variables):
+    """(Mean, scale) of the steps of Gaussian random walks, where all of a variable's are alike, by value variable."""
+    found = {}
+    others = set(model.value_vars) - set(variables)
+    for rv in model.free_RVs:
+        steps = rv.owner.inputs[1].owner if type(rv.owner.op).__name__ == "RandomWalkRV" else None
+        if steps is None or type(steps.op).__name__ != "NormalRV" or model.rvs_to_transforms.get(rv) is not None:
+            continue
+        parameters = steps.op.dist_params(steps)
+        given = model.replace_rvs_by_values([p.squeeze() for p in parameters if all(p.broadcastable)])
+        alone = len(given) == 2 and others.isdisjoint({model.rvs_to_values[rv], *ancestors(given)})
+        if alone and not find_rng_nodes(given) and not has_boxes(given, model.value_vars):
+            found[model.rvs_to_values[rv]] = given
+    return found
+
+
+def _linear_parts(coordinates, walks):
     """Locations, then log scales, at 0, (2 d,); their slopes, (2 d, d); and which of them are linear, (2 d,)."""
     d, rng = coordinates.dim, np.random.default_rng(0)
-    places = compile_strictly(*coordinates.places(), mode="FAST_COMPILE", on_unused_input="ignore")
+
+    def of_steps(moved):
+        return [
+            part for v, where, shape in coordinates.layout if v in walks
+            for mean, scale in [clone_replace(walks[v], moved.values, rebuild_strict=False)]
+            for part in (mean, pt.log(scale))
+        ]  # fmt: skip
+
+    places = compile_strictly(*coordinates.places(of_steps), mode="FAST_COMPILE", on_unused_input="ignore")
 
     def at(u):
         with np.errstate(all="ignore"):
-            return np.concatenate(places(u, np.ones(d))[2:])
+            *of_walks, x, _, location, log_scale = map(np.array, places(u, np.ones(d)))
+        of_each = iter(of_walks)
+        for v, where, shape in coordinates.layout:
+            if v in walks:
+                mean, log_of_steps = next(of_each), next(of_each)
+                before = np.roll(x[where].reshape(shape), 1, axis=-1)
+                location[where], log_scale[where] = (before + mean).ravel(), log_of_steps
+        return np.concatenate([location, log_scale])
 
     at_zero = at(np.zeros(d))
     slopes = np.stack([at(unit) - at_zero for unit in np.eye(d)], axis=1)

@@ -163,9 +163,9 @@ def reparametrized_density(
 
 
 def left_centred(model: pm.Model, density: LogDensity | None = None) -> bool:
-    """Whether a prior is left to be non-centred: none where ``density`` has moved them, or knows their scales."""
-    moved = density is not None and (density.entered or density.scales)
-    return not moved and bool(find_priors(model))
+    """Whether a scale leaves a prior to be non-centred: none where ``density`` has moved them, or knows the scales."""
+    moved, unknowns = density is not None and (density.entered or density.scales), set(model.value_vars)
+    return not moved and any(not unknowns.isdisjoint(ancestors([p.scale])) for p in find_priors(model).values())
 
 
 def movable_coordinates(model: pm.Model, variables: list, point: dict, of_all: bool = True) -> Coordinates | None:

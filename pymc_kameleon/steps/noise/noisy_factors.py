@@ -27,9 +27,9 @@ def find_noise(model, factors, step_owns) -> list | None:
     for factor, term in noisy:
         if any(type(v.owner.op).__name__ == "MinibatchOp" for v in ancestors([term]) if v.owner is not None):
             raise ValueError(
-                f"The log density of {factor.name!r} is of a random part of the data (pm.Minibatch): that is an "
-                "unbiased estimate of the log likelihood, but not of the likelihood, and no step samples the posterior "
-                "with it. Give the model all of its data, without total_size=."
+                f"The log density of {factor.name!r} is of a random part of the data (pm.Minibatch): that is at "
+                "best an unbiased estimate of the log likelihood, never of the likelihood, and no step samples the "
+                "posterior with it. Give the model all of its data, without total_size=."
             )
         beside = set(model.value_vars).intersection(ancestors([term])).difference(step_owns)
         if beside:

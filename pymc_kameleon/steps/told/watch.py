@@ -14,7 +14,6 @@ from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.samplers.life import Doubt, Told
 from pymc_kameleon.samplers.seam import NEVER
 from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
-from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from pymc_kameleon.steps.noise.demands import differ, sampled_beside, solves
 from pymc_kameleon.steps.noise.noisy_factors import black_boxes, noisy_names
 from pymc_kameleon.steps.pytensor_internals import draws_random_numbers
@@ -127,7 +126,7 @@ class Watch(SamplerWarnings):
         if rivals:
             largest = max(rivals, key=lambda r: r.gain)
             at = density.update({}, step.life.from_arrival(largest.position)[0])
-            told = advice.another_mode(at, largest.gain, left_centred(step.model, density))
+            told = advice.another_mode(at, largest.gain, step.leaves_hierarchies)
             self.add("another mode", told, WarningType.CONVERGENCE, log_mass=largest.gain)
         if state.tune and state.own is not None:
             self._judge_what_was_learned()
