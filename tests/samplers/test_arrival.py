@@ -187,12 +187,12 @@ def test_down_from_exponentials(monkeypatch):
 
 
 def test_a_climb_goes_on_after_a_false_arrival(monkeypatch):
-    monkeypatch.setattr(arrival, "RISING", math.inf)  # or false arrivals are few
-    # from where it is 1.6 to 2.2 times as many, however it is rounded (four of OpenBLAS's kernels)
-    climb = partial(evaluations, two_decays, 4, -3.0, 4.0, (3, 10, 22))
+    monkeypatch.setattr(arrival, "_is_rising", lambda state: False)  # or false arrivals are few
+    # from where it is 1.4 and 1.5 times as many, on two PyMCs; of thirty 1.05 and 1.12
+    climb = partial(evaluations, two_decays, 4, -3.0, 4.0, (2, 7, 9, 17, 19, 22))
     found, leave = climb(), arrival.leave
     monkeypatch.setattr(arrival, "leave", lambda state: leave(state)._replace(climbing=False))
-    assert climb() > 1.2 * found
+    assert climb() > 1.15 * found
 
 
 def test_no_near_phase_while_the_climb_rises(monkeypatch):
