@@ -293,7 +293,7 @@ def _checks(d):
 def _is_checked(state):
     """Whether predictions came true in a row, or twice as many were tested.
 
-    Until most of those come true cost hierarchies of 14 to 17 unknowns half of a thousand tuning draws.
+    To test on until most of them come true takes half of a thousand tuning draws of hierarchies of 14 to 17 unknowns.
     """
     near, enough = state.near, _checks(len(state.origin))
     return near.hits >= enough or near.tried >= 2 * enough

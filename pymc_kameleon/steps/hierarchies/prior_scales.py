@@ -12,13 +12,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
 
-from pymc_kameleon.steps.factors.black_boxes import has_boxes
 from pymc_kameleon.steps.hierarchies.coordinates import FAMILIES, Coordinates
-from pymc_kameleon.steps.hierarchies.reparametrized_density import movable_coordinates
+from pymc_kameleon.steps.hierarchies.reparametrized_density import depends_on_others, movable_coordinates
 from pymc_kameleon.steps.noise.noisy_factors import names
-from pymc_kameleon.steps.pytensor_internals import compile_strictly, find_rng_nodes
+from pymc_kameleon.steps.pytensor_internals import compile_strictly
 from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -70,16 +68,15 @@ def known_scales(model: pm.Model, variables: list, point: dict, as_if_centred: b
 def _walks(model, variables):
     """(Mean, scale) of the steps of Gaussian random walks, where all of a variable's are alike, by value variable."""
     found = {}
-    others = set(model.value_vars) - set(variables)
     for rv in model.free_RVs:
         steps = rv.owner.inputs[1].owner if type(rv.owner.op).__name__ == "RandomWalkRV" else None
         if steps is None or type(steps.op).__name__ != "NormalRV" or model.rvs_to_transforms.get(rv) is not None:
             continue
         parameters = steps.op.dist_params(steps)
         given = model.replace_rvs_by_values([p.squeeze() for p in parameters if all(p.broadcastable)])
-        alone = len(given) == 2 and others.isdisjoint({model.rvs_to_values[rv], *ancestors(given)})
-        if alone and not find_rng_nodes(given) and not has_boxes(given, model.value_vars):
-            found[model.rvs_to_values[rv]] = given
+        variable = model.rvs_to_values[rv]
+        if len(given) == 2 and not depends_on_others(model, variables, variable, given):
+            found[variable] = given
     return found
 
 

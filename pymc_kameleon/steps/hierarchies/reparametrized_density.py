@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.steps import pytensor_internals
@@ -168,6 +169,14 @@ def left_centred(model: pm.Model, density: LogDensity | None = None) -> bool:
     return not moved and any(not unknowns.isdisjoint(ancestors([p.scale])) for p in find_priors(model).values())
 
 
+def depends_on_others(model: pm.Model, variables: list, variable: Variable, given: list) -> bool:
+    """Whether ``variable``, or what it is ``given``, is another step's; or that is random, or asks a black box."""
+    others = set(model.value_vars) - set(variables)
+    theirs = not others.isdisjoint({variable, *ancestors(given)})
+    # of what is random u would be another point each time
+    return theirs or bool(pytensor_internals.find_rng_nodes(given)) or has_boxes(given, model.value_vars)
+
+
 def movable_coordinates(model: pm.Model, variables: list, point: dict, of_all: bool = True) -> Coordinates | None:
     """The coordinates, with the priors that are moved: all that can be, or of what is non-centred by hand.
 
@@ -179,7 +188,6 @@ def movable_coordinates(model: pm.Model, variables: list, point: dict, of_all: b
     if pytensor.config.floatX != "float64" or any(v.dtype != "float64" for v in variables):
         return None
     coordinates = Coordinates(model, variables, point)
-    others = set(model.value_vars) - set(variables)
     levels: dict = {}
     for variable in coordinates.order:
         prior = coordinates.priors.get(variable)
@@ -191,9 +199,7 @@ def movable_coordinates(model: pm.Model, variables: list, point: dict, of_all: b
             continue
         before = set(ancestors(given))
         levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
-        theirs = variable in others or not others.isdisjoint(before)
         # a random walk of scalars has as many levels as steps, and a graph that compiles for minutes
-        noisy = pytensor_internals.find_rng_nodes(given)  # u would be another point each time
-        if theirs or noisy or levels[variable] > 3 or has_boxes(given, model.value_vars):
+        if levels[variable] > 3 or depends_on_others(model, variables, variable, given):
             del coordinates.priors[variable], levels[variable]
     return coordinates if 0 < len(coordinates.priors) <= 20 else None

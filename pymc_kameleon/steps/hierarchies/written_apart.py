@@ -75,7 +75,7 @@ class Graph:
         """Where ``rv`` is used at constant indices of one axis, and what is at each is always scaled by the same."""
         parts: dict = defaultdict(list)
         for node, i in self.clients[rv]:
-            where, part = _place(node), node.outputs[0]
+            where, part = _index_of(node), node.outputs[0]
             parts[where] += self._uses(part, part, part.ndim) if where else self._uses_by(node, i, rv, rv, rv.ndim)
         agreed = {where: _agreed(uses) for where, uses in parts.items() if uses}
         apart = None not in agreed and len({axis for axis, _ in agreed}) == 1  # parts of two axes overlap
@@ -258,7 +258,7 @@ def _bare(v):
     return v
 
 
-def _place(node):
+def _index_of(node):
     """The axis and the index of a node that takes what is at one constant index of an axis; None of any other."""
     indices = indices_from_subtensor(node.inputs[1:], node.op.idx_list) if isinstance(node.op, Subtensor) else ()
     taken = [(axis, k) for axis, k in enumerate(indices) if k != slice(None)]

@@ -180,8 +180,8 @@ def other_tuning(step: str, declared: int, draws: int) -> str:
     )
 
 
-def another_mode(at: dict, log_mass: float, left: bool) -> str:
-    """A climb ended in a mode that the chain has not come to; or in the funnel of a hierarchy ``left`` as it is."""
+def another_mode(at: dict, log_mass: float, left_centred: bool) -> str:
+    """A climb ended in a mode that the chain has not come to; or in the funnel of a hierarchy left centred."""
     where = ", ".join(f"{n} = {np.round(v, 3).tolist()}" for n, v in at.items())
     return (
         f"a climb from another start ended in another mode, near {where} (unconstrained), with about "
@@ -189,7 +189,7 @@ def another_mode(at: dict, log_mass: float, left: bool) -> str:
         "draws are of one mode. Compare several chains by R-hat. pymc_kameleon.sample jumps between modes that its "
         "starts reach, GaussianMixtureStep between those that it has seen."
         + ' Or one of the two is the neck of a hierarchy\'s funnel: parametrization="auto" opens it.'
-        * left
+        * left_centred
     )
 
 
