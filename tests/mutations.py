@@ -71,7 +71,7 @@ MUTATIONS = [
     Mutation("steps/hierarchies/reparametrized_density", "dict(zip(priors, moved.terms, strict=True))",
              "dict(zip(priors, [0.0 * term for term in moved.terms], strict=True))",
              "the priors' terms are lost", "test_reparametrized.py"),
-    Mutation("steps/hierarchies/reparametrized_density", "theirs = variable in others or not others.isdisjoint(before)",
+    Mutation("steps/hierarchies/reparametrized_density", "theirs = not others.isdisjoint({variable, *ancestors(given)})",
              "theirs = variable in others", "parents of another step", "test_reparametrized.py -k parents"),
     Mutation("steps/base", "        if unmoved and density.entered:", "        if False:", "u read off x where sigma is small",
              "test_reparametrized.py -k beside"),
