@@ -63,8 +63,10 @@ def find(
                 for k, tail, sign in tails if k < -0.3 and _is_wall(sign * x, [sign * end for end in ends])
             ]  # fmt: skip
             cut += [worst for worst, sign in ended if _moves_fail_beyond(sign * x, own, accept)]
-            # a scale that may be 0: no draw, and no move, has been where a surrogate never goes
-            short += [w for w, sign in ended if w.value < BLUNT and sign < 0.0 < x.min() and w not in cut and own.any()]
+            # a scale that may be 0: no draw, and no move, has been where a surrogate never goes; and 0 is no further
+            # below the draws than they are wide, or it is another positive number
+            if 0.0 < 2.0 * x.min() < x.max() and own.any():
+                short += [w for w, sign in ended if w.value < BLUNT and sign < 0.0 and w not in cut]
     heavy.sort(key=lambda tail: -tail.value)
     # a step of this package, or sequential Monte Carlo, which retains its particles' estimates too
     biased = "" if {"move", "beta"} & set(idata["sample_stats"]) else noisy

@@ -152,9 +152,10 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy:
         yield f"Tuning ended{where} before a surrogate was learned; random-walk moves did all of the work."
         return
     error, uncovered = float(attributes["residual_sd"]), float(attributes["uncovered"])
-    which, whose, its = ("The", "the chains'", "it") if shared else ("The worst chain's", "a chain's", "its surrogate")
-    most = "" if shared else "where it was judged, at most "
-    low = f"{most}{uncovered:.0%} of {whose} last tuning states lay where {its} is far too low"
+    which, whose, its = (
+        ("The", "the chains'", "it") if shared else ("The worst chain's", "a judged chain's", "its surrogate")
+    )
+    low = f"{'' if shared else 'at most '}{uncovered:.0%} of {whose} last tuning states lay where {its} is far too low"
     if uncovered == 1.0:  # nothing has been judged
         low = "tuning ended too soon after its last fit to say where it is too low"
     what = attributes["surrogate"]

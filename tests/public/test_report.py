@@ -125,7 +125,7 @@ SAID = {
         {"statistics": LEARNED},
         [
             "The worst chain's surrogate (quadratic) was off by 0.3 out of sample",
-            "at most 4% of a chain's last tuning states lay where its surrogate is far too low",  # another chain's
+            "at most 4% of a judged chain's last tuning states lay where its surrogate is far too low",
             "It made 92% of the moves, of which 90% were accepted; of the random walk's 20%.",
             "a mode that none of them has come to is missing from all, and from R-hat.",
         ],
@@ -141,7 +141,7 @@ SAID = {
     ),
     "a step that a chain was too short to judge": (
         {"statistics": LEARNED | {"uncovered": [0.0, 1.0, 0.34, 1.0]}},
-        ["at most 34% of a chain's last tuning states"],
+        ["at most 34% of a judged chain's last tuning states"],
         ["tuning ended too soon"],
     ),
     "a step that no chain has judged": (
@@ -421,11 +421,11 @@ def test_a_wall_close_to_where_a_parameter_ends_is_not_worth_a_word():
 @pytest.mark.parametrize("seed", range(3))
 def test_a_scale_whose_lowest_draws_are_missing_has_no_interval(seed):
     """The tenth next to 0, where all moves are accepted: a surrogate that never goes there. Controls: all of them,
-    and scales that the data keep away from 0.
+    scales that the data keep away from 0, and what is positive because it is far away.
     """
     x = np.abs(np.random.default_rng(seed).standard_normal((16, 400)))
     gamma = np.random.default_rng(seed).gamma(4.0, size=x.shape)
-    for draws, missing in ((0.125 + 0.9 * x, True), (x, False), (gamma, False)):
+    for draws, missing in ((0.125 + 0.9 * x, True), (x, False), (gamma, False), (9.0 + x, False)):
         text = with_draws(draws)
         assert text.startswith(USABLE)
         assert ("hold 85 to 95%, but for scales near 0." in text) == missing
