@@ -34,7 +34,7 @@ class Case(NamedTuple):
     skips: bool = False  # some draws need no evaluation; its statistic ``evaluations`` counts
 
 
-KAMELEON_MOVES = ("local", "global", "autoregressive")
+KAMELEON_MOVES = ("local", "global", "towards")
 
 # A new step is one line here, and a stream (tests/streams/make.py).
 CASES = {

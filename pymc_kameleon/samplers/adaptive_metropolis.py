@@ -151,7 +151,7 @@ class AdaptiveMetropolis(Sampler):
             i = state.iteration % len(state.mean)
             scales, reversals = coordinate_moves.adapt(state.coordinate_log_scales, state.reversals, i, outcome)
             state = state._replace(coordinate_log_scales=scales, reversals=reversals)
-        elif move == "autoregressive":
+        elif move == "towards":
             state = state._replace(autoregression=autoregressive.adapt(state.autoregression, outcome))
         elif move == "global":
             moves += 1

@@ -41,7 +41,7 @@ class Tuning(NamedTuple):
 def propose(rng: np.random.Generator, x: np.ndarray, mean: np.ndarray, factor: np.ndarray, tuning: Tuning) -> Proposal:
     """A move from ``x``, shape (d,); ``factor`` (d, d) is L, lower triangular."""
     position, log_q_ratio = contract(x, mean, factor, math.exp(tuning.log_step), rng.standard_normal(len(x)))
-    return Proposal(position, log_q_ratio, "autoregressive")
+    return Proposal(position, log_q_ratio, "towards")
 
 
 def adapt(tuning: Tuning, outcome: Outcome) -> Tuning:

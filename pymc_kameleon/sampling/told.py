@@ -14,7 +14,7 @@ from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
-from pymc_kameleon.steps.prior_scale import finite_ends
+from pymc_kameleon.steps.prior_scale import bounded_names, finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import convergence
 from pymc_kameleon.verdict.report import NO_CLIMB_OF_BOXES, report
@@ -57,6 +57,7 @@ def attributes_of(run: Chains, model: pm.Model, density: LogDensity, seconds: fl
         "groups": list(run.groups),
         "modes": run.modes,
         "ends": finite_ends(model),
+        "bounded": ", ".join(bounded_names(model)),
         "centred": int(left_centred(model, density)),
         "stopped": run.stopped or "done",
     }

@@ -39,7 +39,7 @@ from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning
 from pymc_kameleon.steps.told.watch import Watch
 
 FLOAT: tuple[Any, list] = (np.float64, [])
-MOVE: tuple[Any, list] = (np.dtype("U15"), [])
+MOVE: tuple[Any, list] = (np.dtype("U12"), [])  # one for all: PyMC refuses steps side by side whose types differ
 SINGLE: tuple[Any, list] = (np.float32, [])
 COUNT: tuple[Any, list] = (np.int32, [])
 # What NUTS has, too, and what PyMC shows two of these as. Beside other steps ours have the step's name in front: PyMC

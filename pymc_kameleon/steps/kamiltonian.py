@@ -114,7 +114,6 @@ class KamiltonianStep(KernelStep):
     }  # fmt: skip
     stats_dtypes_shapes: ClassVar[dict] = {
         **{n: kind for n, kind in KernelStep.stats_dtypes_shapes.items() if n != "scaling"},
-        "move": (np.dtype("U12"), []),
         **dict.fromkeys((*LARGE, "step_size", "uncovered", "share", "random_walk_share"), SINGLE),
         # ``tree_size`` is NUTS' name; PyMC's converter calls it n_steps
         **dict.fromkeys(("evaluations", "tree_size", "n_history"), COUNT),

@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.exceptions import NotConstantValueError
 from pymc.initial_point import make_initial_point_fn
-from pymc.logprob.transforms import CircularTransform, IntervalTransform
+from pymc.logprob.transforms import CircularTransform, IntervalTransform, LogOddsTransform, SimplexTransform
 from pymc.pytensorf import constant_fold
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
@@ -179,15 +179,28 @@ def angles(model: pm.Model, variables: list, shapes: dict[str, tuple[int, ...]])
 
 def finite_ends(model: pm.Model) -> list[float]:
     """Where the model's variables have to end, as far as these are constants, in order; PyMC's ``Interval`` knows."""
-    found: set[float] = set()
-    transforms = ((rv, model.rvs_to_transforms.get(rv)) for rv in model.free_RVs)
-    bounded = []
-    for rv, transform in transforms:
-        if isinstance(transform, CircularTransform):
-            found |= {-math.pi, math.pi}
-        elif isinstance(transform, IntervalTransform):
-            bounded.append((rv, transform))
-    for end in (end for rv, transform in bounded for end in transform.args_fn(*rv.owner.inputs) if end is not None):
-        with suppress(NotConstantValueError):
-            found.update(float(e) for e in np.ravel(constant_fold([pt.as_tensor(end)])) if np.isfinite(e))
-    return sorted(found)
+    return sorted({end for rv in model.free_RVs for side in _ends(model, rv) for end in side if math.isfinite(end)})
+
+
+def bounded_names(model: pm.Model) -> list[str]:
+    """The variables that lie between two constants."""
+    sides = {rv.name: _ends(model, rv) for rv in model.free_RVs}
+    return [name for name, both in sides.items() if all(len(s) and np.isfinite(s).all() for s in both)]
+
+
+def _ends(model, rv):
+    """The lower and the upper ends of a variable's elements, none where they are no constants."""
+    transform = model.rvs_to_transforms.get(rv)
+    if isinstance(transform, CircularTransform):
+        return [-math.pi], [math.pi]
+    if isinstance(transform, LogOddsTransform | SimplexTransform):
+        return [0.0], [1.0]
+    if not isinstance(transform, IntervalTransform):
+        return [], []
+    return tuple(_constants(end) for end in transform.args_fn(*rv.owner.inputs))
+
+
+def _constants(end):
+    with suppress(NotConstantValueError):
+        return [] if end is None else np.ravel(constant_fold([pt.as_tensor(end)])).astype(float).tolist()
+    return []

@@ -109,11 +109,12 @@ def is_enough(judged: Judgement, target_ess: float) -> bool:
     return judged.ess >= target_ess and has_converged(judged)
 
 
-def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = (), but_for: str = "") -> str:
+def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = (), but_for: str = "", of: str = "") -> str:
     """What may be said of means, in one line, and of intervals, in another.
 
     The more ``parameters`` are judged, the farther off is the worst mean (Bonferroni: 2.6 standard errors of one, 3.3
-    of ten). ``doubts``: what else was found that makes the draws unusable; ``but_for``: where intervals do not hold.
+    of ten). ``doubts``: what else was found that makes the draws unusable; ``but_for``: where intervals do not hold;
+    ``of``: what part of the posterior the draws are of, if not all.
     """
     found = list(doubts)
     if not has_converged(judged):
@@ -125,7 +126,9 @@ def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = (), but_
     error = 100.0 / math.sqrt(judged.ess)
     # 1 % that a mean is off by more: one standard error is a false bound in every second run
     bound = math.ceil(float(scipy.special.ndtri(1.0 - 0.5 * 0.01 / parameters)) * error)
-    said = f"{USABLE}: standard error {error:.1f}% of a posterior sd, every mean within {bound:.0f}%.\n"
+    said = (
+        f"{USABLE}: standard error {error:.1f}% of a posterior sd, every mean within {bound:.0f}%{of and f', {of}'}.\n"
+    )
     if agreement(judged) < STRICTLY and judged.ess >= ENOUGH:
         return said + f"Intervals of 90% hold 85 to 95%{but_for and f', but for {but_for}'}."
     return said + (

@@ -41,11 +41,12 @@ class Found(NamedTuple):
 def find(
     idata: Any, attributes: dict[str, Any], names: list[str], draws: np.ndarray, judged: convergence.Judgement,
     known_ends: Sequence[float] | None = None,
-    noisy: str = "",
+    noisy: str = "", bounded: Sequence[str] = (),
 ) -> Found:  # fmt: skip
     """Look at ``draws`` (chains, n, elements) for tails, and at what the run says of itself, its ``attributes``.
 
-    ``known_ends`` are those of the parameters' supports, None if they are not known; ``noisy`` names what is estimated.
+    ``known_ends`` are those of the parameters' supports, None if they are not known; ``noisy`` names what is estimated,
+    ``bounded`` the variables with two ends, whose tails are not heavy however long they look.
     """
     heavy, cut, short = [], [], []
     # a lone chain elsewhere is no tail, nor is a small mode
@@ -56,7 +57,8 @@ def find(
         bounds = convergence.heavy_from(draws)
         for name, x, bound in zip(names, np.moveaxis(draws, 2, 0), bounds, strict=True):
             tails = list(zip(convergence.tail_indices(x), ("lower", "upper"), (-1.0, 1.0), strict=True))
-            heavy += [Worst(name, k, tail) for k, tail, _ in tails if k > bound]
+            if name.split("[")[0] not in bounded:
+                heavy += [Worst(name, k, tail) for k, tail, _ in tails if k > bound]
             # many a parameter has an end; where the surrogate's moves fail as well, it is a wall of the surrogate's
             ended = [
                 (Worst(name, k, tail), sign)
@@ -100,8 +102,9 @@ def in_full(found: Found) -> Iterator[str]:
         )
     if found.heavy:
         yield (
-            f"Heavy tails: {_listed(found.heavy)}. From .5 on there is no variance, from 1 on no mean, and chains have "
-            "hardly been far out. Report medians and intervals, or give priors with lighter tails."
+            f"Heavy tails, as far as these draws tell: {_listed(found.heavy)}. Where k is .5 there is no variance, "
+            "where it is 1 no mean, and chains have hardly been far out. Medians and intervals are usable where "
+            "nothing else is said; for means give priors with lighter tails."
         )
     if found.cut:
         yield (

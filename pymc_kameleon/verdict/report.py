@@ -10,7 +10,7 @@ from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.pooled_trace import group, plain
-from pymc_kameleon.steps.prior_scale import finite_ends
+from pymc_kameleon.steps.prior_scale import bounded_names, finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.surrogate_report import beyond_noise
 from pymc_kameleon.steps.told.watch import MODELLED
@@ -69,10 +69,20 @@ def report(idata: Any, model: Any = None) -> str:
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends") if model is None else finite_ends(model)
     noisy = attributes.get("noisy", "") if model is None else noisy_names(model)
+    bounded = attributes.get("bounded", "").split(", ") if model is None else bounded_names(model)
     noise_sd = of_steps.noise_sd(idata)
-    doubted = doubts.find(idata, attributes, names, draws, judged, None if ends is None else np.ravel(ends), noisy)
+    doubted = doubts.find(
+        idata, attributes, names, draws, judged, None if ends is None else np.ravel(ends), noisy, bounded
+    )
     parts = [
-        convergence.verdict(judged, len(names), doubts.in_short(doubted), "scales near 0" if doubted.short else ""),
+        convergence.verdict(
+            judged,
+            len(names),
+            doubts.in_short(doubted),
+            "scales near 0" if doubted.short else "",
+            "of what the model can evaluate" if _failing(attributes) > advice.FAILING_TUNING else "",
+        ),
+        _no_climb(attributes),
         *_failures(idata, attributes),
         _cost(attributes, ess, chains, n),
         _agreement(judged, rhat, ess),
@@ -237,11 +247,23 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
         yield f"Of the {len(means)} chains {len(strange) - SHOWN} more are where the others are not, or stuck."
 
 
+def _no_climb(attributes: dict[str, Any]) -> str:
+    if "no_climb" not in attributes:
+        return ""
+    return f"No climb has ended that could tell of other modes: {attributes['no_climb']}."
+
+
+def _failing(attributes: dict[str, Any]) -> float:
+    return int(attributes.get("failed", 0)) / int(attributes.get("evaluations", 1))
+
+
 def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
     """First, because what cannot be evaluated is not learned either."""
     if "failed_where" in attributes:
-        share = int(attributes["failed"]) / int(attributes["evaluations"])
-        yield (f"{int(attributes['failed'])} evaluations ({share:.0%}) were NaN or +inf, {attributes['failed_where']}")
+        yield (
+            f"{int(attributes['failed'])} evaluations ({_failing(attributes):.0%}) were NaN or +inf, "
+            f"{attributes['failed_where']}"
+        )
         return
     if "evaluations" in attributes:
         count, tried = int(attributes.get("nonfinite", 0)), int(attributes["evaluations"])
@@ -330,7 +352,7 @@ def _advice(
         if "evaluations" in attributes:
             helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
         if noise_sd or not noisy:
-            helps.append(f"another parametrisation (logarithms of scales{', non-centred hierarchies' * centred})")
+            helps.append(f"another parametrisation (fewer unknowns{', non-centred hierarchies' * centred})")
     if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):
         measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""
@@ -347,8 +369,6 @@ def _advice(
 
 def _unseen(attributes: dict[str, Any]) -> Iterator[str]:
     """What these chains cannot tell."""
-    if "no_climb" in attributes:
-        yield f"No climb has ended that could tell of other modes: {attributes['no_climb']}."
     if "step" in attributes:
         if "factors" in attributes:
             yield f"No climb has looked for other modes: {NO_CLIMB_OF_BOXES}."

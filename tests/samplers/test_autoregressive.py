@@ -34,7 +34,7 @@ def test_ratio_is_that_of_the_normal_densities(d, log_step):
 
 def test_the_step_follows_acceptance_and_stays_below_one():
     tuning, x = Tuning(), np.zeros(1)
-    accepted, refused = (Outcome(x, 0.0, Proposal(x, 0.0, "autoregressive"), 0.0, p, True) for p in (1.0, 0.0))
+    accepted, refused = (Outcome(x, 0.0, Proposal(x, 0.0, "towards"), 0.0, p, True) for p in (1.0, 0.0))
     for _ in range(2000):
         tuning = autoregressive.adapt(tuning, accepted)
     assert tuning.moves == 2000

@@ -450,6 +450,30 @@ def test_where_the_way_is_long_only_a_few_climbs_go_on():
         assert least <= sum(c.near is not None for c in state.climbs) <= most
 
 
+def two_regressions():
+    """Mixed half and half, with their coefficients and log sd: two modes, as labels go, and slopes far below."""
+    rng = np.random.default_rng(17)
+    x = rng.uniform(0.0, 10.0, 100)
+    y = np.where(rng.random(100) < 0.4, 1.0 + 2.0 * x, 8.0 - 0.5 * x) + rng.standard_normal(100)
+
+    def log_density(p):
+        off = np.exp(-p[4]) * (y - p[:2, None] - p[2:4, None] * x)
+        prior = -0.5 * np.square(p / [10.0, 10.0, 3.0, 3.0, 1.0]).sum()
+        return float(np.logaddexp(*(-0.5 * np.square(off))).sum() - 100.0 * p[4] + prior)
+
+    return log_density
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_ended_on_a_slope_far_below_another_climbs_on(seed):
+    scale = np.array([7.0, 7.0, 2.0, 2.0, 0.7])
+    starts = scale * np.random.default_rng(seed).uniform(-1, 1, (16, 5))
+    state = climbed(two_regressions(), starts, np.zeros(5), scale=scale, budget=1200, share=400)
+    x, values = climbs.ends(climbs.stop(state))
+    assert values.max() > -21.0  # -17; without, -37 to -73
+    assert set(x[:, 2] > x[:, 3]) == {False, True}
+
+
 def three(x):
     """Equal modes 15 sds from each other, in two dimensions about 0."""
     angles = np.radians([90.0, 210.0, 330.0])

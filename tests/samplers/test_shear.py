@@ -60,7 +60,7 @@ def test_scales_go_on():
     rng = np.random.default_rng(3)
     x = ridge(rng, 1000)
     first = shear.learn(x, None)
-    for move, name in (("sheared", "log_scale"), ("sheared_towards", "autoregression")):
+    for move, name in (("sheared", "log_scale"), ("bent_towards", "autoregression")):
         proposal = next(p for p in iter(lambda: shear.propose(rng, x[0], first), None) if p.move == move)
         refused = Outcome(x[0], 0.0, proposal, -np.inf, 0.0, False)
         later = shear.adapt(first, refused, 0.234)

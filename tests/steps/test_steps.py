@@ -389,6 +389,16 @@ def test_statistics_of_a_draw_take_no_more_than_120_bytes(name):
     assert sum(np.dtype(dtype).itemsize for stat, (dtype, _) in declared.items() if stat != "warning") <= 120
 
 
+@pytest.mark.parametrize("other", [pm.Metropolis, pm.Slice])
+def test_statistics_that_steps_have_in_common_have_one_type(other):
+    """PyMC refuses steps side by side otherwise."""
+    types = {}
+    for step in [*(getattr(pk, name) for name in pk.__all__ if name.endswith("Step")), other]:
+        for stat, (dtype, _) in step.stats_dtypes_shapes.items():
+            types.setdefault(stat, set()).add(np.dtype(dtype))
+    assert {stat: found for stat, found in types.items() if len(found) > 1} == {}
+
+
 # PyMC's converter gives NUTS' statistics these names: one of ours would take another's place in a compound step.
 RENAMED_BY_PYMC = {"lp", "acceptance_rate", "tree_depth", "n_steps"}
 

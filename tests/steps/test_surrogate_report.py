@@ -58,7 +58,7 @@ def test_no_hierarchy_is_to_be_non_centred_that_is_not_or_is_moved(options, hier
     step.watch.is_frozen()
     [warning] = step.pending
     assert ("non-centred hierarchies" in warning.message) == advised
-    assert "logarithms of scales" in warning.message
+    assert "fewer unknowns" in warning.message
 
 
 def test_what_the_noise_explains_is_not_laid_to_the_surrogate():

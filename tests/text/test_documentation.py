@@ -167,7 +167,7 @@ def moves() -> set[str]:
 
 def test_every_move_has_a_row_and_room():
     page = (ROOT / "docs" / "statistics.md").read_text("utf-8")
-    assert {"random_walk", "sheared_towards", "global", "arrival", "jump"} <= moves()
+    assert {"random_walk", "bent_towards", "global", "arrival", "jump"} <= moves()
     of_no_draw = {"", "probe"}
     assert [m for m in sorted(moves() - of_no_draw) if f'"{m}"' not in page] == []
     assert max(map(len, moves())) <= np.dtype(MOVE[0]).itemsize // 4

@@ -81,7 +81,7 @@ class FastKameleon(LocalMoves):
     sheared_share : float
         Share of the moves that are not local in coordinates in which the history is straight
         (:mod:`pymc_kameleon.samplers.kameleon.shear`), in [0, 1), where it says that a coordinate is a curved function
-        of others (``move`` "sheared", "sheared_towards"). Default 0.75.
+        of others (``move`` "sheared", "bent_towards"). Default 0.75.
     mean_shift : bool
         Add g g^T to the covariance, g(y) = l^2 grad log m(y) with m the kernel mean over the history: for a Gaussian
         kernel, the way from y to the mean of the history near it (Comaniciu & Meer, 2002). It lets a proposal contract

@@ -13,8 +13,8 @@ most, with all others to explain it; then the next without it.
 x -> r is one to one with a constant Jacobian (triangular, with ones on the diagonal, times the standardisation), so
 that a move which is symmetric in r is symmetric in x, and a density ratio in r is the density ratio in x. Two moves:
 
-"sheared"                 r* ~ N(r, s^2 F F^T)
-"sheared_towards"  r* = m + sqrt(1 - b^2) (r - m) + b F N(0, I), reversible with respect to N(m, F F^T)
+"sheared"       r* ~ N(r, s^2 F F^T)
+"bent_towards"  r* = m + sqrt(1 - b^2) (r - m) + b F N(0, I), reversible with respect to N(m, F F^T)
 
 m and F F^T are mean and covariance of r over the history. Everything is fixed when tuning ends.
 
@@ -39,7 +39,7 @@ from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import autoregressive
 from pymc_kameleon.samplers.seam import Outcome, Proposal
 
-MOVES = ("sheared", "sheared_towards")
+MOVES = ("sheared", "bent_towards")
 KNOTS = np.array([0.03, 0.15, 0.35, 0.5, 0.65, 0.85, 0.97])  # quantiles
 
 
@@ -105,12 +105,12 @@ def propose(rng: np.random.Generator, x: np.ndarray, shear: Shear) -> Proposal:
         step = math.exp(shear.log_scale) * (shear.factor @ rng.standard_normal(len(x)))
         return Proposal(bend(r + step, *shear[:5]), 0.0, "sheared")
     proposal = autoregressive.propose(rng, r, shear.mean, shear.factor, shear.autoregression)
-    return proposal._replace(position=bend(proposal.position, *shear[:5]), move="sheared_towards")
+    return proposal._replace(position=bend(proposal.position, *shear[:5]), move="bent_towards")
 
 
 def adapt(shear: Shear, outcome: Outcome, target_accept: float) -> Shear:
     """Tune the step of the move that was made."""
-    if outcome.proposal.move == "sheared_towards":
+    if outcome.proposal.move == "bent_towards":
         return shear._replace(autoregression=autoregressive.adapt(shear.autoregression, outcome))
     moves = shear.moves + 1
     log_scale = outcome.tuned(shear.log_scale, target_accept, 2.0 * moves**-0.6, -8.0, 2.0)

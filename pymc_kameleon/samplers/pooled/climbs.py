@@ -4,8 +4,10 @@ Every climb is an arrival (:mod:`pymc_kameleon.samplers.arrival.phase`) from an 
 round it makes its proposal and, where there are more chains than climbs, evaluates others beside it: as many workers as
 chains would wait. It ends where its near phase would begin: what an arrival finds out there by itself, the
 chains' surrogate learns sooner from all climbs' points together. A group stands where its climb ended, so that a second
-mode keeps its chains and R-hat sees it. Heights at that stage have not converged: only an end that is *far* below the
-best whatever it may still rise is given up, as a chain by itself would.
+mode keeps its chains and R-hat sees it. Heights at that stage have not converged: an end far below another, by more
+than it may still rise, climbs on until it rises no more, and is given up, as a chain by itself would, if it is as far
+below then. Without that climbs of two mixed regressions ended after 2 d + 2 evaluations, a hundred nats below either
+mode, and the draws of eight runs of ten were of one; now of one of eight.
 
 Of four climbs none ended in one of two equal modes in three runs of seven. So there are more, to see what modes there
 are; but where the way is long, no more than ``FEW`` go on once ``share`` is spent.
@@ -35,8 +37,10 @@ class Climbs(NamedTuple):
     def active(self) -> list[int]:
         """Numbers of the climbs that go on, as many as there are evaluations left."""
         going = [g for g, c in enumerate(self.climbs) if not c.done and c.near is None]
-        if self.left <= self.reserve:
-            going = going[: max(FEW + len(going) - len(self.climbs), 0)]
+        if self.left <= self.reserve:  # an end that a draw could not be, another being one, may be a slope's
+            ends = [_height(c) for c in self.climbs if c.done or c.near is not None]
+            high = max(ends, default=0.0) - arrival.depth(len(self.climbs[0].origin))
+            going = going[: max(FEW - sum(y >= high for y in ends), 0)]
         return going[: max(self.left, 0)]
 
 
@@ -92,7 +96,16 @@ def tell(rngs: list[np.random.Generator], state: Climbs, points, values) -> Clim
         value = next(told)
         beside = [(other, next(told)) for other in others]
         climbs[g] = arrival.tell(rngs[g], climbs[g], point, value, beside)
-    return state._replace(climbs=tuple(climbs), left=state.left - len(values))
+    return state._replace(climbs=_gone_on(climbs), left=state.left - len(values))
+
+
+def _gone_on(climbs):
+    """Those that ended far below another climb on, once: a quadratic of few points is flat on many a slope."""
+    top = max((c for c in climbs if c.near is not None), key=_height, default=None)
+    return tuple(
+        c if c.near is None or c.waits or _holds_its_own(c, top) else arrival.leave(c)._replace(waits=True)
+        for c in climbs
+    )
 
 
 def stop(state: Climbs) -> Climbs:
@@ -106,7 +119,11 @@ def best(state: Climbs) -> arrival.State:
     arrived = [c for c in state.climbs if c.arrived]
     if arrived:
         return max(arrived, key=arrival_search.mass)
-    return max(state.climbs, key=lambda c: c.log_densities[c.own :].max(initial=-math.inf))
+    return max(state.climbs, key=_height)
+
+
+def _height(climb):
+    return climb.log_densities[climb.own :].max(initial=-math.inf)
 
 
 def groups(state: Climbs) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -130,8 +147,10 @@ def _holds_its_own(climb, top):
     if climb.arrived and top.arrived:
         return arrival_search.mass(climb) > arrival_search.mass(top) - arrival_search.BETTER
     d = len(climb.origin)
-    # It may still rise, by what a near phase leaves or more, and weigh more than its height says.
-    unknown = arrival.little(d) + arrival_search.BETTER
+    # It may still rise, by what a near phase leaves, or has just been gained, and weigh more than its height says.
+    y = climb.log_densities[climb.own :]
+    before = y[: len(y) - min(2 * d, len(y) // 2)].max(initial=-math.inf)
+    unknown = arrival.little(d) + arrival_search.BETTER + (y.max() - before if math.isfinite(before) else 0.0)
     return climb.log_densities.max() > top.log_densities.max() - arrival.depth(d) - unknown
 
 

@@ -80,7 +80,7 @@ def _advice(report: Report, wanted: int | None, centred: bool) -> str:
         # less of it is then what helps most
         "less noise (more work for the estimator)" if report.noise_sd > noise_probe.BEST_SD[1] else "",
         longer if wanted else "",
-        f"another parametrisation ({'non-centred hierarchies, ' * centred}logarithms of scales, fewer unknowns: the "
+        f"another parametrisation ({'non-centred hierarchies, ' * centred}fewer unknowns, no wall or kink: the "
         "surrogate learns smooth shapes)",
         "GaussianMixtureStep or KameleonStep, which need no surrogate",
         "" if wanted else f"{longer}, least likely",
