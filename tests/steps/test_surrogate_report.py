@@ -36,6 +36,22 @@ def test_what_is_wrong_is_said_with_what_was_measured(change, wrong):
         assert "26% of the chain's late states" in said
 
 
+def test_what_other_steps_move_is_the_likeliest_reason(caplog):
+    """What was learned is of one value of k, and y of another."""
+    with pm.Model():
+        k, x = pm.Poisson("k", 1.0), pm.Normal("x", shape=8)
+        pm.Potential("y", -0.5 * k * pm.math.sqr(x).sum() + 4.0 * pm.math.log(1.0 + k))
+        pm.sample(
+            50, tune=400, chains=1, cores=1, random_seed=1, progressbar=False, compute_convergence_checks=False,
+            step=[pk.KamiltonianStep([x]), pm.Metropolis([k])],
+        )  # fmt: skip
+    said = [record.message for record in caplog.records if "the surrogate does not cover" in record.message]
+    assert len(said) == 1
+    assert "the likeliest first: one step for all, for what was learned is of old values of k" in said[0]
+    assert "old values of" in describe(GOOD._replace(uncovered=0.5), None, beside="k")
+    assert "old values of" not in describe(GOOD._replace(uncovered=0.5), None)
+
+
 def test_longer_tuning_comes_first_where_it_was_short_and_last_where_not():
     report = GOOD._replace(uncovered=0.5)
     short, long = describe(report, 8000), describe(report, None)

@@ -42,11 +42,11 @@ def beyond_noise(residual_sd: float, noise_sd: float) -> float:
     return residual_sd**2 - 1.5 * noise_sd**2
 
 
-def describe(report: Report, wanted: int | None, centred: bool = True) -> str | None:
+def describe(report: Report, wanted: int | None, centred: bool = True, beside: str = "") -> str | None:
     """The warning, or None if there is nothing to warn of.
 
     ``wanted`` is how many tuning draws the dimension asks for, if there were fewer; ``centred``: there may be a
-    hierarchy that could be non-centred.
+    hierarchy that could be non-centred; ``beside`` names what other steps sample, of which the log density is, too.
     """
     explained = 0.5 * math.erfc(TOO_LOW / (math.sqrt(2.0) * report.noise_sd)) if report.noise_sd else 0.0
     # what noise explains is estimated from a sticky chain: twice the share, half again the variance
@@ -58,7 +58,7 @@ def describe(report: Report, wanted: int | None, centred: bool = True) -> str | 
         wrong = "was not judged: tuning ended too soon after it was fitted"
     else:
         return None
-    return f"the surrogate {wrong} ({_measured(report)}). {_advice(report, wanted, centred)}"
+    return f"the surrogate {wrong} ({_measured(report)}). {_advice(report, wanted, centred, beside)}"
 
 
 def _measured(report: Report) -> str:
@@ -71,12 +71,14 @@ def _measured(report: Report) -> str:
     return ", ".join(figures)
 
 
-def _advice(report: Report, wanted: int | None, centred: bool) -> str:
+def _advice(report: Report, wanted: int | None, centred: bool, beside: str) -> str:
     """What could help, the likeliest first."""
     longer = f"tune={wanted} or more" if wanted else "longer tuning"
     if not report.is_known:
         return f"What helps: {longer}."
     helps = [
+        f"one step for all, for what was learned is of old values of {beside} (sum out what is discrete)"
+        * bool(beside),
         # less of it is then what helps most
         "less noise (more work for the estimator)" if report.noise_sd > noise_probe.BEST_SD[1] else "",
         longer if wanted else "",
@@ -159,7 +161,8 @@ class SurrogateWatch(Watch):
                 float(state.quality.uncovered), 1.0 - float(state.mixture.floor), self.noise_sd(),
             )  # fmt: skip
             centred = left_centred(step.model, step.density)
-            message, measured = describe(report, self.wanted_tuning(), centred), report._asdict()
+            beside = ", ".join(step.others)
+            message, measured = describe(report, self.wanted_tuning(), centred, beside), report._asdict()
         else:
             return
         if message is not None:
