@@ -291,8 +291,7 @@ def _divergences(idata: Any) -> Iterator[str]:
     found = idata["sample_stats"]
     if "diverging" in found and (diverging := int(found["diverging"].sum())):
         missed = " that the surrogate misses" if "surrogate" in found else ""
-        count = "1 trajectory" if diverging == 1 else f"{diverging} trajectories"
-        yield f"{count} ended where the log density falls off a cliff{missed}."
+        yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
 
 
 def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:
