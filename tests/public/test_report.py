@@ -292,6 +292,13 @@ def test_the_log_the_report_and_target_ess_have_one_rule():
         assert usable == ((rhat if math.isnan(nested) else nested) < 1.03 and ess >= 100.0)  # as README and docs say
 
 
+def test_what_cannot_be_evaluated_stands_in_the_verdict():
+    for failed, told in ((645, True), (30, False)):
+        said = pk.report(run(failed=failed, failed_where="last y = nan")).split("\n")[0]
+        assert said.startswith("Usable")
+        assert ("of what the model can evaluate" in said) == told
+
+
 @pytest.mark.parametrize("pooled", [True, False])
 def test_heavy_tails_are_not_usable_for_means(pooled):
     """Student-t with 1.2 and 2 degrees of freedom, and what looks heavier than it is."""
