@@ -86,6 +86,20 @@ def labels() -> Case:
     return Case(log_density, np.zeros(5), np.minimum(scale, 1.0), scale, (0.5, 0.5), lambda x: x[:, 0] < x[:, 1])
 
 
+def regressions() -> Case:
+    """Two lines mixed, in no order: intercepts, slopes, log noise and log odds of the shares."""
+    rng, t = np.random.default_rng(17), np.linspace(0.0, 10.0, 100)
+    data = np.where(rng.random(100) < 0.4, 1.0 + 2.0 * t, 8.0 - 0.5 * t) + rng.standard_normal(100)
+    prior = np.array([10.0, 10.0, 3.0, 3.0, 1.0, 1.0])  # sds
+
+    def log_density(x):
+        z = (data[:, None] - x[:2] - x[2:4] * t[:, None]) * np.exp(-np.clip(x[4], -300, 300))
+        terms = np.logaddexp(*(-np.logaddexp(0.0, [x[5], -x[5]]) - 0.5 * z**2 - x[4]).T)
+        return float(terms.sum() - 0.5 * np.square(x / prior).sum())
+
+    return Case(log_density, np.zeros(6), np.ones(6), 0.67 * prior, (0.5, 0.5), lambda x: x[:, 2] < x[:, 3])
+
+
 def source() -> Case:
     """A source seen by sensors nearly on a line: place, strength, background, log noise; masses by quadrature."""
     rng = np.random.default_rng(2)
@@ -113,9 +127,8 @@ def source() -> Case:
     values = np.array([(y, evidence(x, y, s)) for x, y, s in grid])
     weights = np.exp(values[:, 1] - logsumexp(values[:, 1]))
     above = float(weights[values[:, 0] > 0].sum())
-    scale = 0.67 * prior
-    centre, half = np.array([0, 0, 0, 0, -1.5]), np.minimum(scale, 1.0)
-    return Case(log_density, centre, half, scale, (1 - above, above), lambda x: x[:, 1] > 0)
+    centre, scale = np.array([0, 0, 0, 0, -1.5]), 0.67 * prior
+    return Case(log_density, centre, np.minimum(scale, 1.0), scale, (1 - above, above), lambda x: x[:, 1] > 0)
 
 
 def control(target) -> Case:
@@ -132,6 +145,7 @@ def ridge() -> Case:
 
 CASES = {
     "labels switched, d = 5": labels,
+    "two regressions, d = 6": regressions,
     "50:30:20, d = 2, 15 sds": lambda: mixture(
         [(-7.5, -4.3), (7.5, -4.3), (0, 8.7)], (0.5, 0.3, 0.2), np.zeros(2), 1.0, 4.0),
     "source, d = 5": source,

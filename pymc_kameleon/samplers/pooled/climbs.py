@@ -4,10 +4,12 @@ Every climb is an arrival (:mod:`pymc_kameleon.samplers.arrival.phase`) from an 
 round it makes its proposal and, where there are more chains than climbs, evaluates others beside it: as many workers as
 chains would wait. It ends where its near phase would begin: what an arrival finds out there by itself, the
 chains' surrogate learns sooner from all climbs' points together. A group stands where its climb ended, so that a second
-mode keeps its chains and R-hat sees it. Heights at that stage have not converged: an end far below another, by more
-than it may still rise, climbs on until it rises no more, and is given up, as a chain by itself would, if it is as far
-below then. Without that climbs of two mixed regressions ended after 2 d + 2 evaluations, a hundred nats below either
-mode, and the draws of eight runs of ten were of one; now of one of eight.
+mode keeps its chains and R-hat sees it. Heights at that stage have not converged: only an end that is *far* below the
+best whatever it may still rise is given up, as a chain by itself would.
+
+A quadratic of 2 d + 2 points is flat on many a slope. So the highest end climbs on until it rises no more, and with it
+every one that it leaves far below. Without that climbs of two mixed regressions ended a hundred nats below either mode
+("two regressions" in benchmarks/results/discovery.md), and all chains were in that of the best of them.
 
 Of four climbs none ended in one of two equal modes in three runs of seven. So there are more, to see what modes there
 are; but where the way is long, no more than ``FEW`` go on once ``share`` is spent.
@@ -100,12 +102,13 @@ def tell(rngs: list[np.random.Generator], state: Climbs, points, values) -> Clim
 
 
 def _gone_on(climbs):
-    """Those that ended far below another climb on, once: a quadratic of few points is flat on many a slope."""
+    """The highest that ended climbs on, and those far below it, each once."""
     top = max((c for c in climbs if c.near is not None), key=_height, default=None)
     return tuple(
-        c if c.near is None or c.waits or _holds_its_own(c, top) else arrival.leave(c)._replace(waits=True)
+        arrival.leave(c)._replace(waits=True)
+        if c.near is not None and not c.waits and (c is top or not _holds_its_own(c, top)) else c
         for c in climbs
-    )
+    )  # fmt: skip
 
 
 def stop(state: Climbs) -> Climbs:
@@ -147,10 +150,8 @@ def _holds_its_own(climb, top):
     if climb.arrived and top.arrived:
         return arrival_search.mass(climb) > arrival_search.mass(top) - arrival_search.BETTER
     d = len(climb.origin)
-    # It may still rise, by what a near phase leaves, or has just been gained, and weigh more than its height says.
-    y = climb.log_densities[climb.own :]
-    before = y[: len(y) - min(2 * d, len(y) // 2)].max(initial=-math.inf)
-    unknown = arrival.little(d) + arrival_search.BETTER + (y.max() - before if math.isfinite(before) else 0.0)
+    # It may still rise, by what a near phase leaves or more, and weigh more than its height says.
+    unknown = arrival.little(d) + arrival_search.BETTER
     return climb.log_densities.max() > top.log_densities.max() - arrival.depth(d) - unknown
 
 
