@@ -322,7 +322,7 @@ def test_the_hub_does_not_change_while_drawing(banana):
 @pytest.mark.usefixtures("whole_trials")
 def test_a_second_mode_is_sampled_with_its_weight():
     """Climbs from starts of their own find both; the surrogate that has seen both takes chains across."""
-    draws = pooled_chains.posterior(run(12, 480, target=APART))
+    draws = pooled_chains.posterior(run(12, 720, target=APART))
     weights = (draws[:, :, 0] > 10.0).mean(axis=1)  # independent chains
     z = (weights.mean() - 0.5) / (weights.std(ddof=1) / math.sqrt(12.0))
     assert abs(z) < 4.5
@@ -451,14 +451,14 @@ def test_where_the_way_is_long_only_a_few_climbs_go_on():
         assert least <= sum(c.near is not None for c in state.climbs) <= most
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, 13])
 def test_what_ended_on_a_slope_climbs_on(seed):
-    """Of two mixed regressions: a hundred nats below either mode, all at one height (seed 1) or not."""
+    """Of two mixed regressions: some fifty nats below either mode, all at one height (13) or not."""
     case = regressions()
     starts = np.random.default_rng(seed).uniform(-1, 1, (16, 6))
     state = climbed(case.log_density, starts, case.initial, scale=case.scale, budget=1200, share=400)
     x, values = climbs.ends(climbs.stop(state))
-    assert values.max() > -113.0  # -107; without, -120 to -180
+    assert values.max() > -113.0  # -107; without, -134 to -168, and of 13 -156 if the highest stays
     assert set(case.modes(x)) == {False, True}
 
 
