@@ -8,8 +8,8 @@ mode keeps its chains and R-hat sees it. Heights at that stage have not converge
 best whatever it may still rise is given up, as a chain by itself would.
 
 A quadratic of 2 d + 2 points is flat on many a slope. So the highest end climbs on until it rises no more, and with it
-every one that it leaves far below. Without that climbs of two mixed regressions ended ten to eighty nats below either mode
-("two regressions" in benchmarks/results/discovery.md), and all chains were in that of the best of them.
+every one that it leaves far below. Without that climbs of two mixed regressions ended ten to eighty nats below either
+mode ("two regressions" in benchmarks/results/discovery.md), and all chains were in that of the best of them.
 
 Of four climbs none ended in one of two equal modes in three runs of seven. So there are more, to see what modes there
 are; but where the way is long, no more than ``FEW`` go on once ``share`` is spent.
