@@ -96,12 +96,12 @@ def step_class(step: str) -> type:
 
 def compiled(posterior, step: str):
     """The step on the real model, so that it can look at variables and priors; only its evaluations are ours."""
-    options = parse(step)[1]
-    if parse(step)[0] == "KamiltonianStep":  # only one function of all is counted here
-        options.setdefault("learn", "all")
     with posterior.model:  # its own compiled function is never called: spare its optimisation
         kind = step_class(step)
-        return kind(compile_kwargs={"mode": "FAST_COMPILE"}, **nested(kind, options))
+        options = {"compile_kwargs": {"mode": "FAST_COMPILE"}, **nested(kind, parse(step)[1])}
+        made = kind(**options)
+        # only one function of all is counted here
+        return kind(learn="all", **options) if getattr(made, "by_factors", False) else made
 
 
 def own_step(posterior, step, x, rng, log_density, evaluations, tune):

@@ -154,6 +154,10 @@ class LogDensity:
             return np.ascontiguousarray(point[self._layout[0][0]], dtype=np.float64).reshape(-1)
         return np.concatenate([np.asarray(point[name]).ravel() for name, *_ in self._layout], dtype=np.float64)
 
+    def name_at(self, i: int) -> str:
+        """The variable that coordinate ``i`` is of."""
+        return next(name for name, first, last, *_ in self._layout if first <= i < last)
+
     def enter(self, x: np.ndarray) -> np.ndarray:
         """A copy of ``x``, raveled from a point, in the coordinates of this log density: the model's own, here."""
         return x.copy()

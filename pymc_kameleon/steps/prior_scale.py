@@ -24,6 +24,9 @@ from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.steps.factors.black_boxes import differentiable
 
 DRAWS = 100
+# times d evaluations of a climb, where a surrogate knows scales. Without it climbs took up to all of 1000 tuning draws of
+# hierarchies of 10 to 17 unknowns, and one chain of four spoilt the run; 6 and 25 are no better
+LONG = 12
 BESIDE, ELSEWHERE = 10, 40  # tries where the initial point has no density: PyMC jitters ten times for NUTS
 
 
@@ -90,7 +93,7 @@ class Starts:
         if not (at_initial or climbs):
             return None
         scale = density.spread(self.prior)
-        start, looks, budget = None, None, 1
+        start, looks, budget, long = None, None, 1, math.inf
         if at_initial:
             start = x + jitter(scale) * rng.uniform(-1.0, 1.0, len(x))
         if climbs:
@@ -98,7 +101,9 @@ class Starts:
             if tune is not None:
                 budget = max(1, min(budget, int(0.4 * tune)))  # most of tuning is the walk's
             looks = self.looks(rng, scale)
-        return search.init(x, value, scale=scale, budget=budget, start=start, looks=looks)
+            if density.scales:  # of their shape the surrogate knows more than any quadratic will
+                long = LONG * len(x)
+        return search.init(x, value, scale=scale, budget=budget, start=start, looks=looks, long=long)
 
     def elsewhere(self, rng: np.random.Generator, x: np.ndarray, evaluate: Callable) -> Point | None:
         """Where a chain begins that is at the initial point ``x``, if there is no density: beside it, or at a draw of

@@ -11,7 +11,6 @@ import numpy as np
 BESIDE = 0.2  # radians at either end: an angle that lies across them has draws there, and as many as this of all
 LEAST = 0.01
 NEAR_END = 0.01  # radians: how near to either end the outermost draw is, of a parameter that has its ends there
-SHOWN = 5
 
 
 def direction(x: np.ndarray) -> float:
@@ -35,8 +34,12 @@ def unrolled(x: np.ndarray) -> np.ndarray:
     return centre + (x - centre + math.pi) % (2.0 * math.pi) - math.pi
 
 
+def listed(each: list[str]) -> str:
+    """The first of them, in a sentence."""
+    return ", ".join(each[:5]) + (", ..." if len(each) > 5 else "")
+
+
 def tell(angles: Iterable[tuple[str, np.ndarray]]) -> str:
     """Which parameters are judged so, and where they point."""
-    each = [f"{name} (direction {direction(x):.3g})" for name, x in angles]
-    found = ", ".join(each[:SHOWN]) + (", ..." if len(each) > SHOWN else "")
+    found = listed([f"{name} (direction {direction(x):.3g})" for name, x in angles])
     return f"Across -pi and pi, judged as angles: {found}. Their arithmetic means say nothing." if found else ""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.verdict import convergence
+from pymc_kameleon.verdict.directions import listed
 
 HOPELESS = 0.04  # of the surrogate's moves from the outermost draws: more than that is a wall of its own
 # of all draws, between the last of them and where a parameter ends: missing ones put its mean off by at most 2 % of the
@@ -128,8 +129,7 @@ def in_full(found: Found) -> Iterator[str]:
 
 
 def _listed(tails: list[Worst]) -> str:
-    each = [f"{t.name} ({t.tail} tail, Pareto k {t.value:.2f})" for t in tails]
-    return ", ".join(each[:5]) + (", ..." if len(each) > 5 else "")
+    return listed([f"{t.name} ({t.tail} tail, Pareto k {t.value:.2f})" for t in tails])
 
 
 def _is_wall(x: np.ndarray, ends: list[float]) -> bool:

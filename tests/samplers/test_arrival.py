@@ -13,6 +13,7 @@ from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival.search import look_every
 from pymc_kameleon.samplers.life import Doubt
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
+from pymc_kameleon.steps.prior_scale import LONG
 from pymc_kameleon.steps.told import watch
 from tests.step_tester import CASES, NO_BLAS, begin, drive, make, sample
 
@@ -289,6 +290,30 @@ def test_a_spent_budget_says_so():
     assert not state.arrived
     assert state.evaluations == 21
     assert state.log_density == state.log_densities.max()
+
+
+@pytest.mark.parametrize(("distance", "rises"), [(1e4, True), (1.0, False)])
+def test_a_climb_that_is_long_ends_as_soon_as_it_does_not_rise(distance, rises):
+    log_density, x, _ = normal(6, 1e3, distance, 0)
+    state = run(log_density, x, long=14)
+    assert state.done
+    assert not state.arrived
+    assert (state.evaluations > 2 * 14) == rises
+    assert state.log_density > -arrival.depth(6)
+    assert run(log_density, x).arrived
+
+
+def test_a_climb_is_long_where_a_surrogate_knows_the_scales():
+    def long(learn):
+        with pm.Model() as model:
+            pm.Normal("theta", pm.Normal("mu"), pm.HalfNormal("tau"), shape=4)
+            step = KamiltonianStep(learn=learn)
+        begin(step)
+        step.step(model.initial_point())
+        return step.life.state.stage.climbs[0].long
+
+    assert long("auto") == LONG * 6
+    assert long("all") == math.inf
 
 
 def test_options_outside_their_domain():

@@ -4,10 +4,12 @@ import logging
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.pooled.by_values import ByValues
+from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from tests.support.known_scales import plain
 
 
@@ -56,6 +58,29 @@ def walks_beside():
     pm.Normal("phi", 0.0, tau, shape=2)
 
 
+def regression():
+    x = np.linspace(-1.0, 2.0, 12)
+    a, b, sigma = pm.Normal("a", 1.0, 5.0), pm.Normal("b", shape=2), pm.HalfNormal("sigma")
+    pm.Normal("y", a + b[0] * x + b[1] * x**2, sigma, observed=np.sin(x))
+
+
+def unlike_data():
+    """Of two scales, one of them in a precision and unlike by datum; a location without unknowns; a column."""
+    tau, phi, known = pm.Gamma("tau", 2.0, 1.0), pm.Normal("phi"), np.array([1.0, 2.0, 0.5])
+    pm.Normal("y", pm.Normal("mu"), tau=tau * known, observed=[0.3, 1.0, 2.0])
+    pm.Normal("z", 1.5, pm.math.exp(0.3 + 2.0 * phi), observed=np.ones((4, 1)))
+
+
+def lognormal_data():
+    pm.LogNormal("y", pm.Normal("mu"), pm.HalfNormal("sigma"), observed=[0.3, 1.0, 2.0])
+
+
+def hierarchy_and_data():
+    theta = pm.Normal("theta", pm.Normal("mu"), pm.HalfNormal("tau"), shape=3)
+    pm.Normal("y", theta[np.arange(6) % 3], pm.HalfNormal("sigma"), observed=np.arange(6.0))
+
+
+DATA = {regression: 1, lognormal_data: 1, unlike_data: 2, hierarchy_and_data: 2}
 FOUND = {walk: 1, walks_beside: 2, centred: 1, by_hand: 1, precision: 1, log_scale: 1, three_levels: 2, lognormal: 1}
 
 
@@ -95,7 +120,33 @@ def constant_scale():
     pm.Normal("theta", pm.Normal("mu"), 2.0, shape=3)
 
 
-NONE = [walks_of_other_steps, student, two_in_one, sum_of_scales, bent_location, location_by_the_scale, constant_scale]
+def bent_data():
+    pm.Normal("y", pm.math.exp(pm.Normal("mu")), pm.HalfNormal("sigma"), observed=np.ones(3))
+
+
+def data_of_known_scale():
+    pm.Normal("y", pm.Normal("mu"), 0.5, observed=np.ones(3))
+
+
+def data_about_a_loop():
+    def halve(x):
+        return 0.5 * x
+
+    steps = pytensor.scan(halve, outputs_info=[pm.Normal("start")], n_steps=3, return_updates=False)
+    pm.Normal("y", steps, pm.HalfNormal("sigma"), observed=np.ones(3))
+
+
+NONE_OF_DATA = [bent_data, data_of_known_scale, data_about_a_loop]
+NONE = [
+    *NONE_OF_DATA,
+    walks_of_other_steps,
+    student,
+    two_in_one,
+    sum_of_scales,
+    bent_location,
+    location_by_the_scale,
+    constant_scale,
+]
 
 
 def step_of(build, **options):
@@ -126,6 +177,32 @@ def test_what_is_known_is_the_priors_log_density(build):
     assert model.free_RVs
 
 
+@pytest.mark.parametrize("build", DATA, ids=lambda build: build.__name__)
+def test_of_normal_data_nothing_but_priors_is_left(build):
+    model, step = step_of(build)
+    density = step.density
+    assert len(density.scales) == DATA[build]
+    assert all(len(scale.matrix) <= density.dim + 1 for scale in density.scales)
+    others = model.compile_logp(vars=[rv for rv in model.free_RVs if rv.name != "theta"])
+    rng, rest = np.random.default_rng(1), []
+    for _ in range(6):
+        here = rng.standard_normal(density.dim)
+        rest.append(density(here) - plain(density.scales, here) - others(density.update({}, here)))
+    np.testing.assert_allclose(rest, rest[0], atol=1e-9)
+
+
+def test_a_hierarchy_that_is_not_known_is_left_centred_beside_data_that_are():
+    def build():
+        theta = pm.StudentT("theta", nu=4.0, sigma=pm.HalfNormal("tau"), shape=3)
+        pm.Normal("y", theta, pm.HalfNormal("sigma"), observed=np.arange(3.0))
+
+    model, step = step_of(build, parametrization="model")
+    assert step.density.scales
+    assert left_centred(model, step.density)
+    model, step = step_of(hierarchy_and_data, parametrization="model")
+    assert not left_centred(model, step.density)
+
+
 def _effects(scale):
     """The coordinates that a known scale is the prior of: the one positive entry of each row."""
     return scale.matrix.argmax(axis=1)
@@ -146,10 +223,10 @@ def test_options_that_leave_all_to_be_learned():
 def test_it_is_said(caplog):
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         step_of(three_levels)
-    assert "Taken from the model, not learned: the priors of region, school." in caplog.text
+    assert "Taken from the model, not learned: the densities of region, school." in caplog.text
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         step_of(lambda: (centred(), bent_location_beside()))  # of what is not taken nothing is said
-    assert caplog.text.rstrip().endswith("the priors of theta.")
+    assert caplog.text.rstrip().endswith("the densities of theta.")
 
 
 def test_the_surrogates_of_both_ways_to_run_have_them(monkeypatch):

@@ -14,8 +14,8 @@ from tests.support.known_scales import plain
 D = 8
 # Three effects about x_2 with log sd x_0, three about 0 with log sd .3 - x_1 / 2, as of a precision
 KNOWN = (
-    KnownScale(0, 1.0, np.eye(D)[2:5] - np.eye(D)[5], np.zeros(3)),
-    KnownScale(1, -0.5, math.exp(-0.3) * np.eye(D)[[6, 7]], np.array([0.0, 0.7])),
+    KnownScale(0, 1.0, np.eye(D)[2:5] - np.eye(D)[5], np.zeros(3), 3),
+    KnownScale(1, -0.5, math.exp(-0.3) * np.eye(D)[[6, 7]], np.array([0.0, 0.7]), 2),
 )
 
 
@@ -121,7 +121,7 @@ def test_without_any_no_bit_changes():
 def test_curvature_is_that_of_all():
     """Of a normal prior of scale 1 and nothing else, of which the fitted quadratic has none."""
     rng = np.random.default_rng(4)
-    known = (KnownScale(0, 1.0, np.eye(3)[1:], np.zeros(2)),)
+    known = (KnownScale(0, 1.0, np.eye(3)[1:], np.zeros(2), 2),)
     x = rng.standard_normal((400, 3)) * np.array([0.01, 1.0, 1.0])
     y = np.array([plain(known, row) - 0.5 * (100.0 * row[0]) ** 2 for row in x])
     fit = regression.fit(rng, x, y, x, y, known=known)

@@ -302,8 +302,8 @@ def with_moves(dynamics, moves):
 def dynamics_with_two_scales(radius=2.2):
     """A group of each, and a location: in four coordinates, the scales the first two; both are known."""
     known = (
-        known_scales.KnownScale(0, 0.6, np.array([[0.0, 0.0, 1.0, 0.0]]), np.array([0.2])),
-        known_scales.KnownScale(1, -0.4, np.array([[0.1, 0.0, -0.3, 1.1]]), np.array([-0.1])),
+        known_scales.KnownScale(0, 0.6, np.array([[0.0, 0.0, 1.0, 0.0]]), np.array([0.2]), 1),
+        known_scales.KnownScale(1, -0.4, np.array([[0.1, 0.0, -0.3, 1.1]]), np.array([-0.1]), 1),
     )
     rng = np.random.default_rng(3)
     centre, scale, factor = (
@@ -520,7 +520,7 @@ def test_each_group_is_straight_along_its_own_scale():
     rng, lower, upper = np.random.default_rng(5), np.eye(8)[2:5], np.eye(8)[5:]
     about = rng.standard_normal((3, 3))
     rows = (lower - about @ upper, upper)
-    known = tuple(known_scales.KnownScale(j, 1.0, rows[j], np.zeros(3)) for j in range(2))
+    known = tuple(known_scales.KnownScale(j, 1.0, rows[j], np.zeros(3), 3) for j in range(2))
     blocks, linear = known_scales.in_surrogate(known, np.zeros(8), np.ones(8), np.eye(8))
     f = features.blank(np.zeros(8), np.ones(8), np.eye(8))._replace(blocks=blocks, known=2, known_linear=linear)
     f = f._replace(quadratic=-np.diag([1.0, 1.0] + [1e-4] * 6))

@@ -50,12 +50,14 @@ def init(
     scale: float | np.ndarray = 1.0,
     budget: int | None = None,
     start: np.ndarray | None = None,
+    long: float = math.inf,
 ) -> State:
     """Start at ``x`` of shape (d,), whose log density is known.
 
     ``scale``, a number or (d,), is the rough size of each coordinate; wrong by a factor of a million it costs some
     twenty evaluations. ``budget`` are the evaluations at most, the one at ``x`` not counted. With ``start`` (d,) it
-    begins there instead, if the log density is finite there: how chains get starts of their own.
+    begins there instead, if the log density is finite there: how chains get starts of their own. After ``long``
+    evaluations it ends as soon as it does not rise.
     """
     x = np.array(x, dtype=float)
     d = len(x)
@@ -66,7 +68,7 @@ def init(
     return State(
         evaluated=history.append(history.empty(d + 1), np.append(x, log_density)), budget=budget + 1,
         start=None if start is None else np.array(start, dtype=float), move="explore" if start is None else "start",
-        metric=metric, origin=x, basis=FIRST_RADIUS * metric, radius=FIRST_RADIUS,
+        metric=metric, origin=x, basis=FIRST_RADIUS * metric, radius=FIRST_RADIUS, long=long,
     )  # fmt: skip
 
 
@@ -141,7 +143,7 @@ def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density:
             state = state._replace(current=best)
     elif gain > little(d) or (state.move == "climb" and not state.failed):
         state = leave(state)
-    if n >= state.budget:
+    if n >= state.budget or (n > state.long and not _is_rising(state)):
         return _give_up(state)
     if _stands_still(state):
         return _restore(state)

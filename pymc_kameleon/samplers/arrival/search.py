@@ -174,6 +174,7 @@ def init(
     budget: int | None = None,
     start: np.ndarray | None = None,
     looks: np.ndarray | None = None,
+    long: float = math.inf,
 ) -> State:
     """Start at ``x`` of shape (d,), whose log density is known; see :func:`pymc_kameleon.samplers.arrival.phase.init`.
 
@@ -181,9 +182,11 @@ def init(
     ----------
     looks : ndarray of shape (k, d), optional
         Where to begin the climbs after the chain's own. Default: there are none.
+    long : float
+        Evaluations after which the chain's own climb ends as soon as it does not rise. Default: never.
     """
     d = len(x)
-    first = arrival.init(x, log_density, scale=scale, budget=budget, start=start)
+    first = arrival.init(x, log_density, scale=scale, budget=budget, start=start, long=long)
     starts = np.empty((0, d)) if looks is None else np.array(looks, dtype=float)
     scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,)).copy()
     return State((first,), starts, scales, min(first.budget - 1, 60 * d + 300))

@@ -54,6 +54,8 @@ class State(NamedTuple):
     # whether a near phase ended by rising: none begins before a climb has ended within the trust region, or failed
     climbing: bool = False
     waits: bool = True  # with a near phase while it rises
+    # evaluations after which it ends as soon as it does not rise: most of tuning is to be the walk's
+    long: float = math.inf
     fitted: int = 0  # evaluations at the last fit
     changed: int = 0  # ... at the last change of the metric
     next_choice: int = 0  # ... and when to choose the model's options again

@@ -164,9 +164,12 @@ def reparametrized_density(
 
 
 def left_centred(model: pm.Model, density: LogDensity | None = None) -> bool:
-    """Whether a scale leaves a prior to be non-centred: none where ``density`` has moved them, or knows the scales."""
-    moved, unknowns = density is not None and (density.entered or density.scales), set(model.value_vars)
-    return not moved and any(not unknowns.isdisjoint(ancestors([p.scale])) for p in find_priors(model).values())
+    """Whether a scale leaves a prior to be non-centred: none where ``density`` has moved them, or knows the scale."""
+    if density is not None and density.entered:
+        return False
+    known = set() if density is None else {density.name_at(scale.variable) for scale in density.scales}
+    unknowns = {v for v in model.value_vars if v.name not in known}
+    return any(not unknowns.isdisjoint(ancestors([p.scale])) for p in find_priors(model).values())
 
 
 def depends_on_others(model: pm.Model, variables: list, variable: Variable, given: list) -> bool:

@@ -1,6 +1,6 @@
-"""Scales that are known: what a hierarchy's normal priors add to a log density, which nobody has to learn.
+"""Scales that are known: what normal priors and normal data add to a log density, which nobody has to learn.
 
-k priors x_i ~ N(m_i(x), sigma_i) with m_i linear and log sigma_i = alpha_i + beta x_j add
+k priors x_i ~ N(m_i(x), sigma_i), or data y_i in their place, with m_i linear and log sigma_i = alpha_i + beta x_j add
 
     -k beta x_j - exp(-2 beta x_j) |A x + c|^2 / 2,    rows of A x + c: exp(-alpha_i) (x_i - m_i(x)),
 
@@ -25,6 +25,7 @@ class KnownScale(NamedTuple):
     slope: float  # beta
     matrix: np.ndarray  # (k, d): A
     offset: np.ndarray  # (k,): c
+    normals: int  # how many: rows may stand for more, with the same A'A, A'c and c'c
 
 
 def in_surrogate(
@@ -37,14 +38,14 @@ def in_surrogate(
         np.array([own.variable for own in known], dtype=np.int64), np.zeros(k), np.zeros(k), np.zeros((k, d)),
         np.zeros((k, d, d)), np.zeros((k, len(KNOTS))),
     )  # fmt: skip
-    for i, (j, slope, matrix, offset) in enumerate(known):
+    for i, (j, slope, matrix, offset, normals) in enumerate(known):
         to_z, at_centre = matrix @ (scale[:, None] * factor), matrix @ centre + offset
         height = -np.exp(-2.0 * slope * centre[j])
         made.rates[i] = -2.0 * slope * scale[j]
         made.constants[i] = 0.5 * height * (at_centre @ at_centre)
         made.linear[i] = height * (at_centre @ to_z)
         made.quadratic[i] = height * (to_z.T @ to_z)
-        linear[j] -= len(matrix) * slope * scale[j]
+        linear[j] -= normals * slope * scale[j]
     return made, linear
 
 
