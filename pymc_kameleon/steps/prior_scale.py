@@ -102,7 +102,7 @@ class Starts:
                 budget = max(1, min(budget, int(0.4 * tune)))  # most of tuning is the walk's
             looks = self.looks(rng, scale)
             if density.scales:  # of their shape the surrogate knows more than any quadratic will
-                long = LONG * len(x)
+                long = LONG * max(len(x), 8)
         return search.init(x, value, scale=scale, budget=budget, start=start, looks=looks, long=long)
 
     def elsewhere(self, rng: np.random.Generator, x: np.ndarray, evaluate: Callable) -> Point | None:

@@ -312,7 +312,7 @@ def test_a_climb_is_long_where_a_surrogate_knows_the_scales():
         step.step(model.initial_point())
         return step.life.state.stage.climbs[0].long
 
-    assert long("auto") == LONG * 6
+    assert long("auto") == LONG * 8  # of 6 unknowns
     assert long("all") == math.inf
 
 
