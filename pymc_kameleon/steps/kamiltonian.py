@@ -58,8 +58,9 @@ class KamiltonianStep(KernelStep):
     learn : {"auto", "all"}
         "values" only. "auto" (default): where the model has black boxes of up to 20 inputs, other than one log
         likelihood of most of the unknowns, learn those, one by one, and take the rest from the model's graph;
-        elsewhere all but a hierarchy's normal priors, whose scales are unknowns; see docs/hierarchical.md. "all": the
-        log density as a whole.
+        elsewhere all but normal priors, random walks and data about what is linear, whose scales are unknowns; see
+        docs/hierarchical.md. Where there are such, a climb ends after 12 max(d, 8) evaluations, as soon as it does not
+        rise. "all": the log density as a whole.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
         of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite"; 10 to 100, 2000 points, 2000 features and the
@@ -191,7 +192,7 @@ class KamiltonianStep(KernelStep):
     def _compile(self, model, point, compile_kwargs, owns_auxiliary):
         density = self._compile_log_density(model, point, compile_kwargs, owns_auxiliary)
         if self.variant == "values" and self._learn == "auto" and not isinstance(density, FactoredDensity):
-            density.scales = known_scales(model, self.vars, point, isinstance(density, AsIfCentred))
+            density.scales = known_scales(model, self.vars, point, density)
         return density
 
     def _compile_log_density(self, model, point, compile_kwargs, owns_auxiliary):

@@ -9,6 +9,7 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.pooled.by_values import ByValues
+from pymc_kameleon.steps.hierarchies import prior_scales
 from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from tests.support.known_scales import plain
 
@@ -80,7 +81,31 @@ def hierarchy_and_data():
     pm.Normal("y", theta[np.arange(6) % 3], pm.HalfNormal("sigma"), observed=np.arange(6.0))
 
 
-DATA = {regression: 1, lognormal_data: 1, unlike_data: 2, hierarchy_and_data: 2}
+def by_hand_of_another_family():
+    z = pm.Laplace("z", 0.0, 1.0, shape=4)
+    pm.Normal("y", pm.Normal("mu") + 2.0 * z, pm.HalfNormal("sigma"), observed=np.arange(4.0))
+
+
+def by_hand_beside_four_levels():
+    """Those are not looked at together: a fourth level is not moved, and what is by hand on it is."""
+    low = pm.Normal("c", pm.Normal("b", pm.Normal("a"), 1.0), 1.0)
+    z = pm.Normal("z", shape=4)
+    pm.Normal("y", pm.Normal("e", low, 1.0) + 2.0 * z, pm.HalfNormal("sigma"), observed=np.arange(4.0))
+
+
+def forty_sums():
+    b, x = pm.Normal("b", shape=40), np.random.default_rng(0).standard_normal((40, 50))
+    pm.Normal("y", sum(b[i] * x[i] for i in range(40)), pm.HalfNormal("sigma"), observed=x[0])
+
+
+DATA = {
+    by_hand_of_another_family: 1,
+    by_hand_beside_four_levels: 1,
+    regression: 1,
+    lognormal_data: 1,
+    unlike_data: 2,
+    hierarchy_and_data: 2,
+}
 FOUND = {walk: 1, walks_beside: 2, centred: 1, by_hand: 1, precision: 1, log_scale: 1, three_levels: 2, lognormal: 1}
 
 
@@ -136,7 +161,27 @@ def data_about_a_loop():
     pm.Normal("y", steps, pm.HalfNormal("sigma"), observed=np.ones(3))
 
 
-NONE_OF_DATA = [bent_data, data_of_known_scale, data_about_a_loop]
+def data_in_farads():
+    sigma = 1e-13 * pm.math.exp(pm.Normal("log_sigma"))
+    pm.Normal("y", 1e-12 * pm.math.exp(pm.Normal("mu")), sigma, observed=1e-12 * np.array([0.5, 1.0, 2.0]))
+
+
+def small_beside_an_offset():
+    location = 1e7 + pm.Normal("mu") + 1e-3 * pm.Normal("nu") ** 2
+    pm.Normal("y", location, 1e-4 * pm.math.exp(pm.Normal("log_sigma")), observed=1e7 + np.arange(3.0))
+
+
+def no_lognormal_data():
+    pm.LogNormal("y", pm.Normal("mu"), pm.HalfNormal("sigma"), observed=[0.0, 1.0])
+
+
+def a_wave_of_the_priors_units():
+    bent = pm.math.exp(-0.5 * pm.math.sqr((500.0 - pm.Normal("centre", 500.0, 20.0)) / 10.0))
+    pm.Normal("y", bent, pm.HalfNormal("sigma"), observed=np.ones(3))
+
+
+OF_UNITS = [data_in_farads, small_beside_an_offset, no_lognormal_data, a_wave_of_the_priors_units]
+NONE_OF_DATA = [*OF_UNITS, bent_data, data_of_known_scale, data_about_a_loop]
 NONE = [
     *NONE_OF_DATA,
     walks_of_other_steps,
@@ -189,6 +234,22 @@ def test_of_normal_data_nothing_but_priors_is_left(build):
         here = rng.standard_normal(density.dim)
         rest.append(density(here) - plain(density.scales, here) - others(density.update({}, here)))
     np.testing.assert_allclose(rest, rest[0], atol=1e-9)
+
+
+def test_of_forty_sums_as_well():
+    """Rewritten they are one sum of forty arguments, and NumPy takes 32."""
+    [known] = step_of(forty_sums)[1].density.scales
+    assert known.normals == 50
+
+
+def test_what_cannot_be_looked_at_is_learned(monkeypatch, caplog):
+    def fails(*args, **kwargs):
+        raise NotImplementedError("no such Op")
+
+    monkeypatch.setattr(prior_scales, "_locations_and_scales", fails)
+    with caplog.at_level(logging.INFO, "pymc.kameleon"):
+        assert step_of(regression)[1].density.scales == ()
+    assert "could not be looked at (NotImplementedError: no such Op)" in caplog.text
 
 
 def test_a_hierarchy_that_is_not_known_is_left_centred_beside_data_that_are():

@@ -14,7 +14,8 @@ sds along each of its axes and draws from the normal approximation, for on a rid
 small. The chain has arrived if they are where it says; or when twice as many have been tested, if none is much higher
 than where it stands: the posterior is not normal then, and what it is the walk will learn. Along directions that are
 not concave the climb goes on, and comes back (``Record``) where the log density has not gained more than the widths
-have lost: the neck of a hierarchy in centred coordinates.
+have lost: the neck of a hierarchy in centred coordinates. A climb that is ``long`` is handed over as soon as it does
+not rise, to a walk whose surrogate knows more of the shape.
 
 The seam: ``init``, then ``propose`` and ``tell`` in turn until ``state.done``; the state is a ``NamedTuple`` of arrays
 and numbers, so that a chain resumes in the middle of its arrival. Nothing here is part of the chain: it ends before
@@ -345,7 +346,7 @@ def _arrive(state, handed, factor):
 
 
 def _give_up(state):
-    """The budget is spent: where it has ended near some point, that is something."""
+    """The budget is spent, or it is long: where it has ended near some point, that is something."""
     factor = None
     if state.near is not None and state.model is not None:
         factor = quadratic.triangular(quadratic.normal_approximation(state)[1])

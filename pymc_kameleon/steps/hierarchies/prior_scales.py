@@ -3,7 +3,7 @@
 Looked for are normal and lognormal priors and data whose location is linear in the unknowns and whose scale is the
 exponential of one of them, as log-transformed standard deviations, variances and precisions are; and the steps of
 Gaussian random walks, which are normal given where the walk was before. The question is put to the compiled graph: what
-is linear is linear at a few random points. Whatever the answer, a surrogate only proposes.
+is linear is linear at draws of the prior. Whatever the answer, a surrogate only proposes.
 """
 
 import logging
@@ -13,50 +13,81 @@ from itertools import pairwise
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.compile.mode import Mode
+from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import Elemwise
 
 from pymc_kameleon.steps.factors.structure import LONGEST
 from pymc_kameleon.steps.hierarchies.coordinates import FAMILIES, Coordinates
 from pymc_kameleon.steps.hierarchies.reparametrized_density import depends_on_others, movable_coordinates
+from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.noisy_factors import names
+from pymc_kameleon.steps.prior_scale import look_at_prior
 from pymc_kameleon.steps.pytensor_internals import compile_strictly
 from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
-LINEAR, ROUNDING = 1e-9, 1e-13  # relative: of what is linear, and of a slope that is none
+LINEAR, ROUNDING, DRAWS = 1e-6, 1e-13, 10  # of a sd, how far what is linear may be off; relative; of the prior
 
 
-def known_scales(model: pm.Model, variables: list, point: dict, as_if_centred: bool) -> tuple[KnownScale, ...]:
-    """The scales of normal priors, walks and data, in centred coordinates; none where nothing is learned from values.
+def known_scales(model: pm.Model, variables: list, point: dict, density: LogDensity) -> tuple[KnownScale, ...]:
+    """The scales of normal priors, walks and data, in the coordinates of ``density``, where it is learned from values.
 
-    ``as_if_centred``: whether those are the coordinates of what is non-centred by hand, too.
+    Those are the model's own, or :class:`.AsIfCentred`.
     """
-    coordinates = movable_coordinates(model, variables, point) or Coordinates(model, variables, point, noncentred=False)
+    coordinates = _coordinates(model, variables, point, by_hand=density.entered)
     if not affordable(coordinates.dim):
         return ()
-    for variable, prior in list(coordinates.priors.items()):
-        if prior.log_density is not FAMILIES["NormalRV"] or not (prior.own or as_if_centred):
-            del coordinates.priors[variable]
     walks, data = _walks(model, variables), _data(model, variables)
     if not (coordinates.priors or walks or data):
         return ()
-    normal = coordinates.movable
+    normal = np.zeros(coordinates.dim, dtype=bool)
     for v, where, shape in coordinates.layout:
         if v in walks:  # steps, each by where it ends
             normal[where] = (np.arange(where.stop - where.start) % shape[-1]) > 0
-    ends = np.cumsum([coordinates.dim, *(values.size for *_, values in data.values())])
-    own = np.zeros((ends[-1], coordinates.dim))
-    own[: coordinates.dim] = np.diag(normal)
-    values = np.concatenate([np.zeros(coordinates.dim), *(values.ravel() for *_, values in data.values())])
+        elif v in coordinates.priors:
+            normal[where] = coordinates.priors[v].log_density is FAMILIES["NormalRV"]
     groups: dict = {}
-    taken = _add(groups, own, values, _locations_and_scales(coordinates, normal, walks, data), coordinates.dim)
+    try:
+        at = _locations_and_scales(coordinates, normal, walks, data)
+        values = np.concatenate([np.zeros(coordinates.dim), *(values.ravel() for *_, values in data.values())])
+        taken = _add(groups, values, at, _points(model, variables, point, density))
+    except Exception as error:  # what a surrogate could have known is learned
+        _log.info("What the model says of its scales could not be looked at (%s: %s).", type(error).__name__, error)
+        return ()
+    ends = np.cumsum([coordinates.dim, *(values.size for *_, values in data.values())])
     said = [v for v, where, _ in coordinates.layout if taken[where].any()]
     said += [rv for rv, (first, last) in zip(data, pairwise(ends), strict=True) if taken[first:last].any()]
     if groups:
         _log.info("Taken from the model, not learned: the densities of %s.", names(said))
     return tuple(_known(j, slope, rows) for (j, slope), rows in groups.items())
+
+
+def _coordinates(model, variables, point, *, by_hand):
+    """With the priors that are centred, and if ``by_hand`` those that are not: what a density as if centred has moved.
+
+    At lambda = 1 the first are where the model has them, moved or not.
+    """
+    found = movable_coordinates(model, variables, point) or Coordinates(model, variables, point, noncentred=False)
+    moved = movable_coordinates(model, variables, point, of_all=False) if by_hand else None
+    apart = {v for v, prior in found.priors.items() if not prior.own}
+    if moved is not None and apart != set(moved.priors):
+        return moved
+    for variable in apart if moved is None else ():
+        del found.priors[variable]
+    return found
+
+
+def _points(model, variables, point, density):
+    """Where to ask, (n, d): the initial point, then draws of the prior, or about it where that cannot be drawn from."""
+    initial, rng = density.ravel(point), np.random.default_rng(0)
+    draws = look_at_prior(model, variables, point).draws[:DRAWS]
+    draws = np.where(np.isfinite(draws), draws, initial + rng.standard_normal(draws.shape))
+    points = np.array([density.enter(x) for x in (initial, *draws)])
+    return points[np.isfinite(points).all(axis=1)]
 
 
 def _known(variable, slope, rows):
@@ -84,20 +115,32 @@ def _walks(model, variables):
 
 def _data(model, variables):
     """(Location, scale, values) of normal data with an unknown scale, or their logarithms, by random variable."""
-    found, unknowns = {}, set(model.value_vars)
+    found, unknowns, size = {}, set(model.value_vars), 0
     for rv in model.observed_RVs:
         kind, values = type(rv.owner.op).__name__, model.rvs_to_values[rv]
         if kind not in ("NormalRV", "LogNormalRV"):
             continue
         given = model.replace_rvs_by_values(list(rv.owner.op.dist_params(rv.owner)))
-        # of a loop each evaluation may take as long as one of the log density
-        loops = any(type(v.owner.op).__name__ == "Scan" for v in ancestors(given) if v.owner is not None)
-        if loops or unknowns.isdisjoint(ancestors(given[1:])) or depends_on_others(model, variables, given[0], given):
+        if unknowns.isdisjoint(ancestors(given[1:])) or any(_may_be_expensive(v) for v in ancestors(given)):
             continue
-        numbers = np.asarray(compile_strictly([], values)(), dtype=float)
-        if numbers.size <= LONGEST:
-            found[rv] = (*given, np.log(numbers) if kind == "LogNormalRV" else numbers)
+        if depends_on_others(model, variables, given[0], given):
+            continue
+        with np.errstate(all="ignore"):
+            numbers = np.asarray(compile_strictly([], values)(), dtype=float)
+            numbers = np.log(numbers) if kind == "LogNormalRV" else numbers
+        size += numbers.size
+        if size <= LONGEST and np.isfinite(numbers).all():
+            found[rv] = (*given, numbers)
     return found
+
+
+def _may_be_expensive(variable):
+    """Whether an evaluation may take as long as one of the log density: loops, and what somebody has written."""
+    op = variable.owner and variable.owner.op
+    return op is not None and (
+        (isinstance(op, HasInnerGraph) and not isinstance(op, Elemwise))
+        or not type(op).__module__.startswith(("pytensor.", "pymc."))
+    )
 
 
 def _locations_and_scales(coordinates, normal, walks, data) -> Callable:
@@ -116,7 +159,9 @@ def _locations_and_scales(coordinates, normal, walks, data) -> Callable:
         ]  # fmt: skip
         return [*of_walks, *of_data]
 
-    places = compile_strictly(*coordinates.places(more), mode="FAST_COMPILE", on_unused_input="ignore")
+    # as it is written: rewritten, forty sums are one of forty arguments, and NumPy takes 32
+    as_written = Mode(linker="py", optimizer=None)
+    places = compile_strictly(*coordinates.places(more), mode=as_written, on_unused_input="ignore")
 
     def at(u):
         with np.errstate(all="ignore"):
@@ -133,25 +178,31 @@ def _locations_and_scales(coordinates, normal, walks, data) -> Callable:
     return at
 
 
-def _add(groups: dict, own: np.ndarray, values: np.ndarray, at: Callable, d: int) -> np.ndarray:
-    """Add to ``groups`` those of n normals that are known; which of them, (n,).
+def _add(groups: dict, values: np.ndarray, at: Callable, points: np.ndarray) -> np.ndarray:
+    """Add to ``groups`` those of n normals that are known, coordinates and then data; which of them, (n,).
 
-    Their values are ``own`` x + ``values``, (n, d) and (n,), their locations and log scales ``at`` a point (2 n,). What
-    is known of a scale is by its variable and slope: rows of A and c.
+    ``values`` (n,) are those of data, 0 for coordinates; locations and log scales are ``at`` a point (2 n,), and asked
+    at ``points``. What is known of a scale is by its variable and slope: rows of A and c.
     """
-    rng, at_zero, n = np.random.default_rng(0), at(np.zeros(d)), len(values)
+    n, d, here = len(values), points.shape[1], points[0]
+    at_here, steps = at(here), np.maximum(np.abs(points - here).max(axis=0), 1.0)
     with np.errstate(all="ignore"):
-        slopes = np.stack([at(unit) - at_zero for unit in np.eye(d)], axis=1)
-        slopes[np.abs(slopes) < ROUNDING * (np.abs(at_zero) + np.abs(slopes).max(axis=1))[:, None]] = 0.0
+        rises = np.stack([at(x) - at_here for x in here + np.diag(steps)], axis=1)
+        rounding = ROUNDING * (np.abs(at_here) + np.abs(rises).max(axis=1))
+        slopes = np.where(np.abs(rises) < rounding[:, None], 0.0, rises) / steps
+        at_zero = at_here - slopes @ here
         linear = np.isfinite(slopes).all(axis=1)
-        for u in rng.standard_normal((3, d)):
-            expected = at_zero + slopes @ u
-            linear &= np.abs(at(u) - expected) < LINEAR * (1.0 + np.abs(expected))
+        for x in (*points, *(here + np.random.default_rng(0).standard_normal((3, d)))):
+            there, size = at(x), np.abs(at_zero) + np.abs(slopes) @ np.abs(x)
+            # in units of sigma, for locations
+            allowed = LINEAR * np.concatenate([np.exp(np.minimum(there[n:], 0.0)), np.ones(n)]) + ROUNDING * size
+            linear &= np.abs(there - at_zero - slopes @ x) <= allowed
     location, by = slopes[:n], slopes[n:]
     known = linear[:n] & linear[n:] & (np.count_nonzero(by, axis=1) == 1)
-    known &= ~((own != 0.0) & ((location != 0.0) | (by != 0.0))).any(axis=1)
+    known[:d] &= (np.diag(location) == 0.0) & (np.diag(by) == 0.0)
     for i in np.flatnonzero(known):
-        j = int(np.flatnonzero(by[i])[0])
-        row = np.append(own[i] - location[i], values[i] - at_zero[i])
+        j, row = int(np.flatnonzero(by[i])[0]), np.append(-location[i], values[i] - at_zero[i])
+        if i < d:
+            row[i] += 1.0
         groups.setdefault((j, round(float(by[i, j]), 9)), []).append(np.exp(-at_zero[n + i]) * row)
     return known
