@@ -175,12 +175,12 @@ def no_lognormal_data():
     pm.LogNormal("y", pm.Normal("mu"), pm.HalfNormal("sigma"), observed=[0.0, 1.0])
 
 
-def a_wave_of_the_priors_units():
-    bent = pm.math.exp(-0.5 * pm.math.sqr((500.0 - pm.Normal("centre", 500.0, 20.0)) / 10.0))
-    pm.Normal("y", bent, pm.HalfNormal("sigma"), observed=np.ones(3))
+def a_step_of_the_priors_units():
+    location = pm.math.switch(pm.Normal("change", 500.0, 20.0) > 505.0, pm.Normal("before"), pm.Normal("after"))
+    pm.Normal("y", location, pm.HalfNormal("sigma"), observed=np.ones(3))
 
 
-OF_UNITS = [data_in_farads, small_beside_an_offset, no_lognormal_data, a_wave_of_the_priors_units]
+OF_UNITS = [data_in_farads, small_beside_an_offset, no_lognormal_data, a_step_of_the_priors_units]
 NONE_OF_DATA = [*OF_UNITS, bent_data, data_of_known_scale, data_about_a_loop]
 NONE = [
     *NONE_OF_DATA,
