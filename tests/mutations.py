@@ -477,6 +477,8 @@ MUTATIONS = [
              "test_prior_scales.py"),
     Mutation("steps/hierarchies/prior_scales", 'coordinates.priors[v].log_density is FAMILIES["NormalRV"]', "True",
              "a Student's t is taken for a normal", "test_prior_scales.py"),
+    Mutation("steps/hierarchies/prior_scales", 'or type(op).__module__.startswith("pytensor.link.jax.")', "",
+             "a solver written for JAX is asked, and nobody counts", "test_prior_scales.py -k somebody"),
     Mutation("steps/hierarchies/prior_scales", "apart != set(moved.priors)", "False",
              "what is by hand is asked elsewhere than the density is", "test_prior_scales.py"),
     Mutation("steps/hierarchies/prior_scales", "(initial, *draws)", "(initial,)",

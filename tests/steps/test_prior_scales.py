@@ -5,7 +5,9 @@ import logging
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
+from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.pooled.by_values import ByValues
@@ -240,6 +242,31 @@ def test_of_forty_sums_as_well():
     """Rewritten they are one sum of forty arguments, and NumPy takes 32."""
     [known] = step_of(forty_sums)[1].density.scales
     assert known.normals == 50
+
+
+@pytest.mark.parametrize("module", ["somebody.solver", "pytensor.link.jax.ops"])
+def test_what_somebody_has_written_is_not_asked(module):
+    """It has a gradient, so that it is no black box, and may take as long as an evaluation."""
+    asked: list = []
+
+    class Solve(Op):
+        __module__ = module
+        itypes, otypes = [pt.dscalar], [pt.dscalar]
+
+        def perform(self, node, inputs, outputs):
+            asked.append(inputs)
+            outputs[0][0] = np.asarray(2.0 * inputs[0])
+
+        def grad(self, inputs, gradients):
+            return [2.0 * gradients[0]]
+
+        pullback = lambda self, inputs, outputs, cotangents: self.grad(inputs, cotangents)  # noqa: E731
+
+    def build():
+        pm.Normal("y", Solve()(pm.Normal("mu")), pm.HalfNormal("sigma"), observed=[1.0, 2.0])
+
+    assert step_of(build)[1].density.scales == ()
+    assert not asked
 
 
 def test_what_cannot_be_looked_at_is_learned(monkeypatch, caplog):

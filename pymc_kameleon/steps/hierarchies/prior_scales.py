@@ -140,6 +140,7 @@ def _may_be_expensive(variable):
     return op is not None and (
         (isinstance(op, HasInnerGraph) and not isinstance(op, Elemwise))
         or not type(op).__module__.startswith(("pytensor.", "pymc."))
+        or type(op).__module__.startswith("pytensor.link.jax.")  # what somebody has written for JAX
     )
 
 
