@@ -84,8 +84,8 @@ def report(idata: Any, model: Any = None) -> str:
         ),
         _no_climb(attributes),
         *_failures(idata, attributes),
-        _cost(attributes, ess, chains, n),
-        _agreement(judged, rhat, ess),
+        _cost(attributes, judged, ess, chains, n),
+        _agreement(judged, rhat, ess, chains),
         directions.tell(across.items()),
         *doubts.in_full(doubted),
         *_noise(idata, noisy, noise_sd),
@@ -118,20 +118,23 @@ def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Wo
     return doubts.Worst(names[fewest], float(ess[fewest])), doubts.Worst(names[apart], float(rhat[apart]))
 
 
-def _cost(attributes: dict[str, Any], ess: doubts.Worst, chains: int, n: int) -> str:
+def _cost(attributes: dict[str, Any], judged: convergence.Judgement, ess: doubts.Worst, chains: int, n: int) -> str:
     drawn = f"{n} draws of each of {chains} chains"
     if "evaluations" not in attributes:
         return f"There are {drawn}."
     total, tuning = int(attributes["evaluations"]), int(attributes["evaluations_tuning"])
     each = float(attributes["seconds"]) / max(int(attributes["rounds"]), 1)
+    price = f" One effective draw of the worst parameter cost {total / ess.value:.1f} evaluations."
     return (
         f"{total} evaluations of the log density, {tuning} of them for tuning, in {int(attributes['rounds'])} rounds "
-        f"of {each:.2g} s: {drawn}. One effective draw of the worst parameter cost {total / ess.value:.1f} evaluations."
+        f"of {each:.2g} s: {drawn}." + price * convergence.has_converged(judged)
     )
 
 
-def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Worst) -> str:
+def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Worst, chains: int) -> str:
     text = f"R-hat is {rhat.value:.3f} at most, of {rhat.name}; {ess.name} has fewest effective draws, {ess.value:.0f}."
+    if chains < 4:  # as Vehtari et al. (2021) have it
+        text += f" Of {chains} chains it sees little: a part that all of them lack is in none. Give four."
     nested = (
         f" Between the groups of chains that began together it is {judged.nested:.3f} (nested R-hat): with short "
         "chains that is the one to look at, and the verdict's."
@@ -232,6 +235,9 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
     statistics = idata["sample_stats"]
     share = statistics["share"].values.mean(axis=1) if learned and "share" in statistics else np.ones(len(means))
     strange = np.flatnonzero((share < 0.7) | (z.max(axis=1) > 3.0))
+    if len(strange) > max(SHOWN, len(means) // 2):  # there are no others
+        yield f"{len(strange)} of {len(means)} chains are far from the rest, or stuck: they have not come together."
+        return
     for chain in strange[:SHOWN]:
         furthest = int(np.argmax(z[chain]))
         others = np.median(np.delete(means[:, furthest], chain))
@@ -291,7 +297,8 @@ def _divergences(idata: Any) -> Iterator[str]:
     found = idata["sample_stats"]
     if "diverging" in found and (diverging := int(found["diverging"].sum())):
         missed = " that the surrogate misses" if "surrogate" in found else ""
-        yield f"{diverging} trajectories ended where the log density falls off a cliff{missed}."
+        trajectories = "trajectory" if diverging == 1 else "trajectories"
+        yield f"{diverging} {trajectories} ended where the log density falls off a cliff{missed}."
 
 
 def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:

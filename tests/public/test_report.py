@@ -443,17 +443,32 @@ def test_a_scale_whose_lowest_draws_are_missing_has_no_interval(seed):
 
 
 def test_of_many_strange_chains_three_are_named_and_nothing_comforts():
-    """Sixteen lines hide the verdict; and what climbs and probes found is of basins that these chains did not find."""
+    """Sixteen lines hide the verdict, and three of chains that no others differ from mislead; and what climbs and
+    probes found is of basins that these chains did not find.
+    """
     apart = {"climbs": 16, "climbs_met": 16, "probes": 80, "probes_missed": 0, "groups": [0] * 16}
     found = run(**apart)
     assert "climbs met" in pk.report(found)
     assert "nothing that it misses" in pk.report(found)
-    found["posterior"]["mu"].values[:] += 50.0 * np.arange(16)[:, None]
+    assert "One effective draw of the worst parameter cost" in pk.report(found)
+    mu = found["posterior"]["mu"].values
+    mu[:5] += 50.0 * np.arange(1, 6)[:, None]
     text = pk.report(found)
     assert text.count("is elsewhere") == 3
-    assert "Of the 16 chains 13 more are where the others are not" in text
+    assert "Of the 16 chains 2 more are where the others are not" in text
+    assert "One effective draw" not in text  # of what chains that disagree have
+    mu[:] += 50.0 * np.arange(16)[:, None]
+    text = pk.report(found)
+    assert "is elsewhere" not in text
+    assert "16 of 16 chains are far from the rest, or stuck: they have not come together." in text
     assert "climbs met" not in text
     assert "nothing that it misses" not in text
+
+
+@pytest.mark.parametrize(("chains", "said"), [(2, True), (3, True), (4, False)])
+def test_that_few_chains_see_little_is_said(chains, said):
+    text = pk.report(run(chains=chains, groups=[0] * chains))
+    assert (f"Of {chains} chains it sees little" in text) == said
 
 
 def test_elements_have_the_names_that_arviz_gives_them():
