@@ -58,6 +58,7 @@ def attributes_of(run: Chains, model: pm.Model, density: LogDensity, seconds: fl
         "modes": run.modes,
         "ends": finite_ends(model),
         "bounded": ", ".join(bounded_names(model)),
+        "derived": ", ".join(v.name for v in model.deterministics),
         "centred": int(left_centred(model, density)),
         "stopped": run.stopped or "done",
     }

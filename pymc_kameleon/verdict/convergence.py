@@ -26,6 +26,7 @@ class Judgement(NamedTuple):
     ess: float = math.nan  # least bulk effective sample size over the coordinates, of all chains together
     rhat: float = math.nan  # largest over the coordinates: rank-normalised, split
     nested: float = math.nan  # the same of groups of chains that began together; NaN where there are none
+    tail: float = math.nan  # least effective sample size of the 5 and 95 % quantiles; NaN where nobody has asked
 
 
 def elements(dataset: Any) -> dict[str, np.ndarray]:
@@ -109,6 +110,11 @@ def is_enough(judged: Judgement, target_ess: float) -> bool:
     return judged.ess >= target_ess and has_converged(judged)
 
 
+def are_intervals_known(judged: Judgement) -> bool:
+    """Whether quantiles may be relied on: of heavy tails, with 210 to 340 effective draws there, 90 % were 85 to 87."""
+    return agreement(judged) < STRICTLY and bool(np.fmin(judged.ess, judged.tail) >= ENOUGH)
+
+
 def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = (), but_for: str = "", of: str = "") -> str:
     """What may be said of means, in one line, and of intervals, in another.
 
@@ -129,11 +135,11 @@ def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = (), but_
     said = (
         f"{USABLE}: standard error {error:.1f}% of a posterior sd, every mean within {bound:.0f}%{of and f', {of}'}.\n"
     )
-    if agreement(judged) < STRICTLY and judged.ess >= ENOUGH:
+    if are_intervals_known(judged):
         return said + f"Intervals of 90% hold 85 to 95%{but_for and f', but for {but_for}'}."
     return said + (
         f"Intervals are rough: for those R-hat has to be below {STRICTLY} ({named(judged)}), with "
-        f"{ENOUGH:.0f} effective draws ({judged.ess:.0f})."
+        f"{ENOUGH:.0f} effective draws, at their ends too ({np.fmin(judged.ess, judged.tail):.0f})."
     )
 
 

@@ -37,6 +37,10 @@ class Found(NamedTuple):
     short: list[Worst]  # of positive parameters: draws end before 0 as if cut off, whatever the moves there do
     ends_are_known: bool  # where priors end
     biased: str  # noisy factors, where no step of this package kept their estimates
+    derived: tuple[Worst, ...] = ()  # heavy tails of deterministics: of a ratio, whatever the priors are
+    endless: tuple[
+        Worst, ...
+    ] = ()  # what the model says to have no mean; of Pareto k inf where the posterior is improper
 
 
 def find(
@@ -76,6 +80,12 @@ def find(
     return Found(attributes, heavy, cut, short, known_ends is not None, biased)
 
 
+def without(found: Found, derived: Sequence[str]) -> Found:
+    """With the heavy tails of the variables that are ``derived`` from the unknowns apart."""
+    of_them = tuple(tail for tail in found.heavy if tail.name.split("[")[0] in derived)
+    return found._replace(heavy=[tail for tail in found.heavy if tail not in of_them], derived=of_them)
+
+
 def in_short(found: Found) -> Iterator[str]:
     """For the verdict, the gravest first."""
     if found.biased:
@@ -87,6 +97,10 @@ def in_short(found: Found) -> Iterator[str]:
         yield f"a climb ended in another mode, with about {times} of chain {chain}'s, which has not been there"
     if "missed_where" in found.attributes:
         yield "part of the posterior may be missing"
+    if found.endless and found.endless[0].value == np.inf:
+        yield f"the posterior is improper, nothing bounds {found.endless[0].name}"
+    elif found.endless:
+        yield f"{found.endless[0].name} has no mean, its prior's tail is all that ends it"
     if found.heavy:
         yield f"the tails of {found.heavy[0].name} are heavy, and its mean is not to be trusted"
     if found.cut:
@@ -101,11 +115,22 @@ def in_full(found: Found) -> Iterator[str]:
             "what they sample is too wide, however well it converges: pm.sample(step=pk.KamiltonianStep()) is exact "
             "where the estimate of the likelihood, not of its logarithm, is unbiased."
         )
+    if found.endless:
+        yield (
+            f"Far beyond the draws the log density hardly falls along {_listed(found.endless)}: chains have not been "
+            "there, and means and outer quantiles are too near. The data do not say how large it is, and the prior has "
+            "to: give one with lighter tails."
+        )
     if found.heavy:
         yield (
             f"Heavy tails, as far as these draws tell: {_listed(found.heavy)}. Where k is .5 there is no variance, "
             "where it is 1 no mean, and chains have hardly been far out. Medians and intervals are usable where "
             "nothing else is said; for means give priors with lighter tails."
+        )
+    if found.derived:
+        yield (
+            f"Of what is computed from the unknowns, tails are heavy: {_listed(found.derived)}. A ratio has no mean "
+            "where what divides may be 0: its median and intervals are usable, and no prior is to blame."
         )
     if found.cut:
         yield (
@@ -128,7 +153,7 @@ def in_full(found: Found) -> Iterator[str]:
         )
 
 
-def _listed(tails: list[Worst]) -> str:
+def _listed(tails: Sequence[Worst]) -> str:
     return listed([f"{t.name} ({t.tail} tail, Pareto k {t.value:.2f})" for t in tails])
 
 

@@ -14,11 +14,14 @@ from pymc_kameleon.steps.prior_scale import bounded_names, finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.surrogate_report import beyond_noise
 from pymc_kameleon.steps.told.watch import MODELLED
-from pymc_kameleon.verdict import control_variates, convergence, directions, doubts, of_steps
+from pymc_kameleon.verdict import control_variates, convergence, directions, doubts, endless, of_steps
 
 MOST = 10  # times as much, in one advice
 EDGES = 0.5  # of the evaluations, without a density
 SHOWN = 3  # chains that are named, of those that are where the others are not
+ALL_MODES = (
+    'pk.sample(step=pk.KamiltonianStep(learn="all"), initvals="prior"), which jumps between modes that its starts reach'
+)
 NO_CLIMB_OF_BOXES = (
     "none begins where black boxes are learned one by one (with learn='all', at more evaluations, one does)"
 )
@@ -32,9 +35,9 @@ def report(idata: Any, model: Any = None) -> str:
     idata : InferenceData or DataTree
         What ``pk.sample`` or ``pm.sample`` returned.
     model : pymc.Model, optional
-        Whose draws these are: where its priors end, draws may, which of its factors are estimates, and by its unknowns
-        it says how long to tune (without it by all variables, deterministics included). ``pk.sample`` has stored what
-        it takes.
+        Whose draws these are: where its priors end, draws may, which of its factors are estimates, by its unknowns it
+        says how long to tune (without it by all variables, deterministics included), and of heavy or flat priors, with
+        two evaluations each, whether they are all that ends the posterior. All but that ``pk.sample`` has stored.
 
     Returns
     -------
@@ -66,21 +69,26 @@ def report(idata: Any, model: Any = None) -> str:
     moving |= {name: directions.unrolled(x) for name, x in across.items()}
     names, draws = list(moving), np.stack(list(moving.values()), axis=2)
     judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
+    judged = judged._replace(tail=float(np.fmin.reduce(convergence.of_each("ess", draws, method="tail"))))
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends") if model is None else finite_ends(model)
     noisy = attributes.get("noisy", "") if model is None else noisy_names(model)
     bounded = attributes.get("bounded", "").split(", ") if model is None else bounded_names(model)
+    derived = attributes.get("derived", "").split(", ") if model is None else [v.name for v in model.deterministics]
     noise_sd = of_steps.noise_sd(idata)
     doubted = doubts.find(
         idata, attributes, names, draws, judged, None if ends is None else np.ravel(ends), noisy, bounded
     )
+    doubted = doubts.without(doubted, derived)
+    if model is not None and not noisy:
+        doubted = doubted._replace(endless=tuple(doubts.Worst(n, k, t) for n, t, k in endless.tails(model, posterior)))
     parts = [
         convergence.verdict(
             judged,
             len(names),
             doubts.in_short(doubted),
             "scales near 0" if doubted.short else "",
-            "of what the model can evaluate" if _failing(attributes) > advice.FAILING_TUNING else "",
+            _of(attributes, doubted.derived),
         ),
         _no_climb(attributes),
         *_failures(idata, attributes),
@@ -105,10 +113,22 @@ def report(idata: Any, model: Any = None) -> str:
             noise_sd,
             cut=bool(doubted.cut),
             centred=_centred(idata, attributes, model),
+            beside=_beside(attributes, posterior, model),
         ),
         *_unseen(attributes),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _of(attributes: dict[str, Any], derived: tuple[doubts.Worst, ...]) -> str:
+    """What the verdict is about, if not all."""
+    said = f"but for {directions.listed(list(dict.fromkeys(t.name for t in derived)))}" if derived else ""
+    part = ""
+    if _failing(attributes) > advice.FAILING_TUNING:
+        part = "of what the model can evaluate"
+    elif "factors" in attributes:  # nothing has looked: chains from around the initial point were all in one of two
+        part = "of the mode that these chains are in"
+    return ", ".join(filter(None, (said, part)))
 
 
 def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Worst]:
@@ -194,6 +214,11 @@ def _moves(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         who, rest = "It" if "surrogate" in attributes else "A surrogate", accept[~own]
         others = f"; of the random walk's {rest.mean():.0%}" if rest.size else ""
         yield f"{who} made {own.mean():.0%} of the moves, of which {accept[own].mean():.0%} were accepted{others}."
+    elif attributes.get("step") == "pk.FastKameleonStep()":
+        yield (
+            "No move was screened by a surrogate: more unknowns than one is fitted in, a tuning that ended before, or "
+            "screen=0."
+        )
 
 
 def _control_variates(idata: Any) -> Iterator[str]:
@@ -250,7 +275,9 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
         else:
             yield f"Chain {chain} is elsewhere: {stands} in the others: another mode, or it has not come to them yet."
     if len(strange) > SHOWN:
-        yield f"Of the {len(means)} chains {len(strange) - SHOWN} more are where the others are not, or stuck."
+        more = len(strange) - SHOWN
+        are = "is" if more == 1 else "are"
+        yield f"Of the {len(means)} chains {more} more {are} where the others are not, or stuck."
 
 
 def _no_climb(attributes: dict[str, Any]) -> str:
@@ -324,6 +351,15 @@ def _centred(idata: Any, attributes: dict[str, Any], model: Any) -> bool:
     return model is None or left_centred(model)
 
 
+def _beside(attributes: dict[str, Any], posterior: Any, model: Any) -> str:
+    """The discrete unknowns: without the model, all that is whole numbers by type."""
+    if "step" not in attributes:
+        return ""
+    if model is not None:
+        return ", ".join(rv.name for rv in model.free_RVs if rv.dtype.startswith(("int", "uint", "bool")))
+    return ", ".join(str(name) for name, x in posterior.data_vars.items() if x.dtype.kind in "iub")
+
+
 def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
     """The run ``more`` times as long, in the words of whoever made it."""
     if "evaluations" in attributes:  # pk.sample
@@ -338,20 +374,22 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
         return f"{more} times the draws and the tuning"
     longer = more * tune
     if tune < wanted:
-        longer, what = wanted, f"{advice.TUNING} tuning draws an unknown"
+        longer, what = wanted, f"{advice.TUNING} tuning draws an unknown" if wanted < MOST * tune else what
     step = f", step={attributes['step']}" if "step" in attributes else ""
     return f"{more} times the draws and {what}, pm.sample({more * n}, tune={longer}{step}), the rest as before"
 
 
 def _advice(
     judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int, noisy: str,
-    noise_sd: float, *, cut: bool, centred: bool = True,
+    noise_sd: float, *, cut: bool, centred: bool = True, beside: str = "",
 ) -> Iterator[str]:  # fmt: skip
     helps = []
+    if beside:
+        helps.append(f"sum out {beside}, which another step moves: what is learned here is of its old values")
     if not convergence.is_enough(judged, convergence.ENOUGH):
         more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), MOST))
         helps.append(_longer(more, attributes, n, wanted))
-    elif cut or convergence.agreement(judged) >= convergence.STRICTLY:
+    elif cut or not convergence.are_intervals_known(judged):
         helps.append(_longer(2, attributes, n, wanted))
     error = beyond_noise(float(attributes.get("residual_sd", 0.0)), noise_sd)
     wrong = attributes.get("surrogate") == "none" or error > 1.0
@@ -364,8 +402,10 @@ def _advice(
         measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""
         helps.append(f"less noise{measured} (more work{estimator})")
+    if "factors" in attributes and not convergence.has_converged(judged):
+        helps.append(f"if there are several modes, {ALL_MODES}")
     if "other_mode" in attributes:
-        helps.append("pk.sample, which jumps between modes that its starts reach, or initvals= in both")
+        helps.append(f"{ALL_MODES}, or initvals= in both")
     if "missed_where" in attributes:
         helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
     if n < 50 and ess.value >= convergence.FEW:

@@ -465,6 +465,53 @@ def test_of_many_strange_chains_three_are_named_and_nothing_comforts():
     assert "nothing that it misses" not in text
 
 
+def test_few_visits_to_the_ends_give_no_intervals():
+    """The middle mixes, and every chain has been twice at the upper end, for thirty draws each."""
+    x = np.random.default_rng(0).standard_normal((4, 1000))
+    assert "Intervals of 90% hold" in with_draws(x)
+    visits = np.arange(1000) % 500 < 30
+    x = np.where(visits, 1.7 + 0.2 * np.abs(x), np.clip(x, -1.6, 1.6))
+    judged = convergence.judge(x[..., None])
+    assert judged.ess >= convergence.ENOUGH
+    assert judged.rhat < convergence.STRICTLY
+    text = with_draws(x)
+    assert text.startswith(USABLE)
+    assert re.search(r"with 400 effective draws, at their ends too \((\d\d|1\d\d|2\d\d)\)", text)
+
+
+def test_without_a_look_at_other_modes_the_verdict_is_of_one():
+    """All chains of black boxes that are learned one by one may be in one mode of two."""
+    boxes = LEARNED | {"factors": 1, "worst_factor": [0, 0, 0, 0]}
+    assert re.search(r"every mean within \d+%, of the mode that these chains are in\.", pk.report(of_step(boxes)))
+    assert "of the mode" not in pk.report(of_step(LEARNED))
+    advice = 'if there are several modes, pk.sample(step=pk.KamiltonianStep(learn="all"), initvals="prior")'
+    assert advice in pk.report(of_step(boxes, shift=30.0))
+    assert advice not in pk.report(of_step(LEARNED, shift=30.0))
+
+
+def test_what_another_step_moves_is_named_first():
+    """A longer run of the same learns the same old values: followed to the letter it took a hundred times the draws."""
+    found = of_step(LEARNED, shift=30.0)
+    assert "sum out" not in pk.report(found)
+    switch = np.random.default_rng(0).integers(3, size=(4, 60))
+    found["posterior"]["switch"] = ("chain", "draw"), switch
+    said = "To try next: sum out switch, which another step moves: what is learned here is of its old values; "
+    assert said in pk.report(found)
+    with pm.Model() as model:
+        pm.Normal("mu")
+        pm.Categorical("switch", p=[0.2, 0.3, 0.5])
+    assert said in pk.report(found, model)
+    with pm.Model() as model:  # a deterministic that is a number of things
+        pm.Normal("mu")
+    assert "sum out" not in pk.report(found, model)
+
+
+def test_that_nothing_was_screened_is_said():
+    """FastKameleonStep in more unknowns than a surrogate is fitted in is KamiltonianStep there, draw for draw."""
+    assert "No move was screened by a surrogate" in pk.report(of_step({"rank": 5, "gamma": 0.1, "move": "global"}))
+    assert "No move was screened" not in pk.report(of_step({"gamma": 0.1, "move": "global"}))
+
+
 @pytest.mark.parametrize(("chains", "said"), [(2, True), (3, True), (4, False)])
 def test_that_few_chains_see_little_is_said(chains, said):
     text = pk.report(run(chains=chains, groups=[0] * chains))
@@ -561,7 +608,7 @@ def test_without_a_step_of_ours_none_is_named():
 @pytest.mark.parametrize("mass", [0.0, 0.7])
 def test_a_mode_that_a_chain_has_found_and_not_been_in_is_not_usable(mass):
     text = pk.report(of_step({**LEARNED, "other_mode": [0.0, mass, 0.0, 0.0]}))
-    assert ("pk.sample, which jumps between modes" in text) == (mass > 0.0)
+    assert ('initvals="prior"), which jumps between modes' in text) == (mass > 0.0)
     said = "Not usable: a climb ended in another mode, with about 0.7 times the mass of chain 1's"
     assert text.startswith(said) == (mass > 0.0)
 

@@ -11,6 +11,9 @@ import pytest
 
 from pymc_kameleon.samplers import chain, noise_probe
 from pymc_kameleon.samplers.arrival import search
+from pymc_kameleon.samplers.gaussian_mixture.sampler import GaussianMixture
+from pymc_kameleon.samplers.kameleon.fast import FastKameleon
+from pymc_kameleon.samplers.kameleon.full import Kameleon
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.life import NOWHERE, Life
 from pymc_kameleon.samplers.seam import Density, Point
@@ -201,3 +204,10 @@ def test_what_a_climb_found_in_another_mode_is_shown_to_the_sampler():
     life._show(climb)
     assert [p.log_density for p, _ in shown] == [-1.0, 0.0]  # near the top, of its own
     assert {move for _, move in shown} == {"arrival"}
+
+
+@pytest.mark.parametrize("kind", [Kameleon, FastKameleon, GaussianMixture], ids=lambda kind: kind.__name__)
+def test_local_moves_begin_within_pymcs_default_tuning(kind):
+    """A step does not know that pm.sample tunes for 1000 draws: the later half is theirs in 20 unknowns."""
+    assert kind().init(np.random.default_rng(0), np.zeros(20)).next_refresh <= 500
+    assert kind(tune=1000).init(np.random.default_rng(0), np.zeros(20)).next_refresh <= 500

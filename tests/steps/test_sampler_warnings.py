@@ -19,7 +19,7 @@ pytestmark = tester.NO_BLAS
 @pytest.fixture(scope="module")
 def noisy():
     """With an sd of 6, which every chain has to warn of."""
-    model = tester.noisy_model(tester.Estimate(6.0))
+    model = tester.noisy_model(tester.Estimate(6.0), shape=2)
     return model, pk.AdaptiveMetropolisStep(model=model)
 
 
@@ -34,7 +34,7 @@ def said_in(run, caplog):
 def assert_complete(said, chains):
     """The short tuning once, the noise once a chain."""
     assert len(said) == chains + 1
-    assert sum("200 tuning draws are few for 1 dimensions" in m for m in said) == 1
+    assert sum("200 tuning draws are few for 2 dimensions" in m for m in said) == 1
     for chain in range(chains):
         [message] = [m for m in said if m.startswith(f"AdaptiveMetropolisStep, chain {chain}: ")]
         assert "the noise of the log density" in message
@@ -62,17 +62,17 @@ def test_every_chain_is_heard_once_in_every_run(noisy, caplog, where):
         (pk.KamiltonianStep, {"surrogate": "lite"}, "surrogate"),
     ],
 )  # fmt: skip
-def test_tuning_is_short_below_400_draws_a_dimension(kind, options, learns):
+def test_tuning_is_short_below_half_of_400_draws_a_dimension(kind, options, learns):
     model = tester.gaussian()
     step = kind(model=model, **options)
-    for draws, said in ((1199, 1), (1200, 0)):
+    for draws, said in ((599, 1), (600, 0)):
         tester.begin(step)
         tester.drive(step, model.initial_point(), 5)
         step.life_state = step.life_state._replace(tuning_draws=draws)
         step.stop_tuning()
         found = [w.message for w in step.pending if w.extra["key"] == "short tuning"]
         assert len(found) == said
-        wanted = "1199 tuning draws are few for 3 dimensions; tune=1200 or more lets the"
+        wanted = "599 tuning draws are few for 3 dimensions; tune=1200 or more lets the"
         assert all(f"{wanted} {learns} learn" in message for message in found)
 
 

@@ -138,7 +138,8 @@ class Watch(SamplerWarnings):
     def _judge_what_was_learned(self):
         self._look_at_noise()  # first: under noise the rest looks worse than it is
         step, draws = self.step, self.step.tuning_draws
-        if (wanted := self.wanted_tuning()) and not self.measures():
+        # half of it has two thirds of the effective draws (KameleonStep; other steps more), and pk.report counts them
+        if (wanted := self.wanted_tuning()) and 2 * draws < wanted and not self.measures():
             told = advice.SHORT_TUNING.format(draws=draws, dim=step.density.dim, wanted=wanted, learns=self.learns)
             self.add("short tuning", told, whole_run=True, tuning_draws=draws, wanted=wanted)
         tune = step.declared_tune

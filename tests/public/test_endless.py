@@ -1,0 +1,115 @@
+"""What a model says of tails that its chains have not been in: ``pk.report(idata, model)``."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_kameleon as pk
+from pymc_kameleon.verdict import endless
+
+
+def drawn(model, **draws):
+    """A run whose draws are given, and of the model's other unknowns standard normals (chains 4, draws 200)."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for rv in model.free_RVs:
+        shape = tuple(model.eval_rv_shapes()[rv.name])
+        x = draws.get(rv.name, rng.standard_normal((4, 200, *shape)))
+        found[rv.name] = ("chain", "draw", *(f"{rv.name}_{k}" for k in range(len(shape)))), x
+    return xr.Dataset(found, coords={"chain": range(4), "draw": range(200)}).assign_coords(
+        {f"{n}_{k}": range(x[1].shape[2 + k]) for n, x in found.items() for k in range(len(x[0]) - 2)}
+    )
+
+
+def separated(prior):
+    """The first of two coefficients is of a covariate that separates the outcomes."""
+    with pm.Model() as model:
+        b = prior("b")
+        eta = pm.math.stack([b[0] + b[1], b[0] - b[1], -b[1], b[1]])
+        pm.Bernoulli("y", logit_p=eta, observed=[1, 1, 0, 1])
+    return model
+
+
+HEAVY = {
+    "cauchy": (lambda n: pm.Cauchy(n, 0.0, 2.5, shape=2), 1.0), "t, 1": (lambda n: pm.StudentT(n, 1.0, shape=2), 1.0),
+    "flat": (lambda n: pm.Flat(n, shape=2), np.inf),
+}  # fmt: skip
+LIGHT = {
+    "normal": lambda n: pm.Normal(n, 0.0, 100.0, shape=2), "t, 3": lambda n: pm.StudentT(n, 3.0, shape=2),
+    "t, 7": lambda n: pm.StudentT(n, 7.0, shape=2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_a_prior_without_a_mean_that_is_all_that_ends_the_posterior_is_found(name):
+    """The draws' own tails are a normal's; along the other coefficient the data end the posterior."""
+    prior, k = HEAVY[name]
+    model = separated(prior)
+    b = np.random.default_rng(1).standard_normal((4, 200, 2))
+    b[..., 0] = 20.0 + 5.0 * b[..., 0]
+    found = endless.tails(model, drawn(model, b=b))
+    assert [(n, t) for n, t, _ in found] == [("b[0]", "upper")]
+    assert found[0][2] == pytest.approx(k, rel=0.05)
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_a_prior_with_a_mean_is_not(name):
+    model = separated(LIGHT[name])
+    assert endless.tails(model, drawn(model)) == []
+
+
+def test_a_scale_that_the_data_end_is_not():
+    with pm.Model() as model:
+        s = pm.HalfCauchy("s", 5.0)
+        x = pm.Normal("x", 0.0, s, shape=5)
+        pm.Normal("y", x, 1.0, observed=np.arange(5.0))
+    assert endless.tails(model, drawn(model, s=np.exp(np.random.default_rng(0).standard_normal((4, 200))))) == []
+
+
+def test_what_nothing_depends_on_is_improper():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a"), 1.0, observed=2.0)
+        pm.HalfFlat("c")
+    far = np.exp(np.random.default_rng(0).standard_normal((4, 200)))
+    assert endless.tails(model, drawn(model, c=far)) == [("c", "upper", np.inf)]
+
+
+def test_a_model_that_cannot_be_asked_is_not():
+    with pm.Model() as model:
+        b = pm.Cauchy("b", 0.0, 1.0)
+        pm.Potential("raises", pm.math.log(b))
+    assert endless.tails(model, drawn(model)) in ([], [("b", "upper", 1.0)])
+    assert endless.tails(model, drawn(model).drop_vars("b")) == []
+
+
+@pytest.mark.parametrize("step", [pk.KamiltonianStep, pk.FastKameleonStep])
+def test_a_run_of_it_is_not_usable_with_the_model(step):
+    model = separated(HEAVY["cauchy"][0])
+    with model:
+        idata = pm.sample(300, tune=500, chains=2, cores=1, step=step(), progressbar=False, random_seed=1)
+    text = pk.report(idata, model)
+    assert text.startswith("Not usable: ")
+    assert "b[0] has no mean, its prior's tail is all that ends it" in text
+    assert "the log density hardly falls along b[0] (upper tail, Pareto k 1.00)" in text
+    with separated(HEAVY["flat"][0]) as model:
+        idata = pm.sample(300, tune=500, chains=2, cores=1, step=step(), progressbar=False, random_seed=1)
+    assert "the posterior is improper, nothing bounds b[0]" in pk.report(idata, model)
+
+
+def test_a_ratio_is_not_the_priors_fault():
+    """LD50 = -a / b where b may be 0: the unknowns are usable, and the ratio's median."""
+    dose = np.array([-0.9, -0.3, -0.05, 0.7])
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0.0, 10.0), pm.Normal("b", 0.0, 10.0)
+        pm.Binomial("y", 5, logit_p=a + b * dose, observed=[1, 2, 3, 3])
+        pm.Deterministic("LD50", -a / b)
+        idata = pm.sample(
+            1000, tune=500, chains=4, cores=1, step=pk.KamiltonianStep(), progressbar=False, random_seed=1
+        )
+        together = pk.sample(max_evaluations=3000, random_seed=1, progressbar=False)
+    for text in (pk.report(idata, model), pk.report(together)):
+        assert text.startswith("Usable: ")
+        assert "but for LD50." in text.split("\n")[0]
+        assert "its median and intervals are usable" in text
+    assert pk.report(idata).startswith("Not usable: the tails of LD50 are heavy")  # nobody says that it is derived
