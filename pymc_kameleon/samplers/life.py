@@ -32,15 +32,6 @@ LOOKS = 6  # climbs after a chain's own; two of them where they find nothing els
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
 
-class Doubt(NamedTuple):
-    """An arrival that ran out of evaluations before it was sure to be there."""
-
-    evaluations: int  # that it took
-    position: np.ndarray  # (d,), where it ended
-    log_density: float
-    heights: history.History  # log density of every tuning draw since, dimension 1
-
-
 class State(NamedTuple):
     """Everything of a life that changes.
 
@@ -54,9 +45,11 @@ class State(NamedTuple):
     tuning_draws : int
     stage : State or Check, optional
         What comes before and beside the walk: :mod:`.arrival.search`, or :mod:`.known_points`.
-    doubt : Doubt or None
+    doubt : pymc_kameleon.samplers.arrival.search.Doubt or None
     elsewhere : tuple of arrival.search.Rival
         Other modes, that the chain has not come near since they were found, while tuning or after.
+    looked : int
+        Climbs from elsewhere that have ended.
     centring : pymc_kameleon.samplers.centring.Choice or None
         Where the coordinates are not the model's own.
     probe : NoiseProbe
@@ -73,8 +66,9 @@ class State(NamedTuple):
     tune: bool = True
     tuning_draws: int = 0
     stage: Any = None
-    doubt: Doubt | None = None
+    doubt: search.Doubt | None = None
     elsewhere: tuple = ()
+    looked: int = 0
     centring: Any = None
     probe: noise_probe.NoiseProbe = noise_probe.NoiseProbe()
     work: tuned_work.Work = tuned_work.Work()
@@ -83,21 +77,12 @@ class State(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What became of a draw.
-
-    Attributes
-    ----------
-    proposal : Proposal
-    accept_prob : float
-    accepted : bool
-        Whether the chain is elsewhere.
-    log_ratio : float
-        Of the target and the proposal's densities, without the shares of a mixture; NaN where nothing was proposed.
-    """
+    """What became of a draw."""
 
     proposal: Proposal
     accept_prob: float
-    accepted: bool
+    accepted: bool  # whether the chain is elsewhere
+    # of the target and the proposal's densities, without the shares of a mixture; NaN where nothing was proposed
     log_ratio: float = math.nan
 
 
@@ -144,9 +129,13 @@ class Life:
 
     @property
     def climbs(self) -> bool:
+        """Whether it climbs before its walk, which its sampler may do itself."""
+        return self.looks and not self.sampler.climbs_by_itself
+
+    @property
+    def looks(self) -> bool:
         """Whether values can be compared: not under noise, nor while other steps change the log density."""
-        alone = not (self.density.noisy or self.density.has_others)
-        return alone and not self.sampler.climbs_by_itself
+        return not (self.density.noisy or self.density.has_others)
 
     @property
     def climbing(self) -> bool:
@@ -193,7 +182,7 @@ class Life:
             self._set(doubt=None)
             if not stage.arrived:  # said when tuning ends, unless the walk has arrived by itself
                 at = self.here.position, stage.log_density
-                self._set(doubt=Doubt(stage.evaluations, *at, history.empty(1)))
+                self._set(doubt=search.Doubt(stage.evaluations, *at, history.empty(1)))
         self._set(own=self.sampler.init(self.rng, self.here.position, known))
         self._place()
         return stage
@@ -254,8 +243,8 @@ class Life:
         if self._waits_for_centring() and state.tuning_draws % self.density.dim == 0:
             seen = centring.seen(self.density, state.centring, state.here.position)
             self._set(centring=seen)
-        every = search.look_every(self.density.dim)
-        if state.stage is not None and (state.tuning_draws % every == 0 or self._walks_in_vain(state.stage)):
+        every, stage = search.look_every(self.density.dim), self._looking()
+        if stage is not None and (state.tuning_draws % every == 0 or self._walks_in_vain(stage)):
             return "look"
         if state.tune and self._is_probe():
             return "probe"
@@ -263,6 +252,16 @@ class Life:
         if state.tune and renews and noise_probe.is_held(self._state.probe):
             return "renewal"
         return "move"
+
+    def _looking(self):
+        """The climbs from elsewhere: of a sampler that climbs by itself, once it has."""
+        stage = self._state.stage
+        if stage is None or not stage.awaits:
+            return stage
+        if (found := self.sampler.standing(self._state.own)) is None:
+            return None
+        self._set(stage=stage.beside(*found))
+        return self._state.stage
 
     # The climb: no Metropolis test, because nothing is drawn yet.
 
@@ -327,9 +326,10 @@ class Life:
         before, under_way = self.here, len(self._state.stage.climbs) - 1
         stage = self._state.stage.tell(self.rng, self._asked, there.log_density - self._change)
         found = search.rivals(stage, stage.climbs[under_way:])
-        if found:
+        if found and self.climbs:
             self._show(stage.climbs[under_way])
-        self._set(stage=None if stage.done else stage, elsewhere=(*self._state.elsewhere, *found))
+        looked = self._state.looked + int(stage.done or len(stage.climbs) > under_way + 1)
+        self._set(stage=None if stage.done else stage, elsewhere=(*self._state.elsewhere, *found), looked=looked)
         if stage.done or self._walks_in_vain(stage):
             self._leave(stage)
         return self._moved(before, proposal)
@@ -340,7 +340,7 @@ class Life:
             return
         stage = stage.led()
         position, change = self.from_arrival(stage.position.copy())
-        here = self.here._replace(position=position, log_density=stage.log_density + change)
+        here = Point(position, stage.log_density + change, self.here.noise)  # what boxes return there is not known
         self._set(here=here, stage=stage)
         stage = self._begin_walk(stage)
         self._set(elsewhere=search.rivals(stage, stage.climbs))
@@ -487,7 +487,7 @@ class Life:
         stage = self._state.stage
         if self.climbing:
             self._begin_walk(stage.stop())
-        elif stage is not None and self._walks_in_vain(stage):
+        elif stage is not None and self.climbs and self._walks_in_vain(stage):
             self._leave(stage.stop())
         self._set(stage=None)
 

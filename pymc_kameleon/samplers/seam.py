@@ -198,6 +198,12 @@ class Sampler:
         """Learn from an evaluation that was no proposal of the sampler's: to measure the noise, or a climb's."""
         return state
 
+    def standing(self, state: Any) -> tuple[np.ndarray, float, np.ndarray] | None:
+        """Of one that ``climbs_by_itself``, once it has: a high state of the chain's, its log density, and a Cholesky
+        factor of the covariance; else None.
+        """
+        return None
+
     def several(
         self, rng: np.random.Generator, point: Point, state: Any, surface: Any, n: int
     ) -> tuple[Point, Any] | None:  # fmt: skip

@@ -408,7 +408,7 @@ class KernelStep(BlockedStep):
         """What comes before the walk, from a chain's first point; None where nothing does."""
         if not (self.arrives and self.tune):
             return None
-        return self._starts.arrival(self.rng, x, value, climbs=self.life.climbs, tune=self.declared_tune)
+        return self._starts.arrival(self.rng, x, value, self.life, self.declared_tune)
 
     def _evaluate_again(self, x, unmoved):
         """The log density of ``x``, where no proposal led."""
@@ -471,8 +471,8 @@ class KernelStep(BlockedStep):
         row |= {
             "accept": told.accept_prob, "accepted": float(told.accepted),
             "model_logp": self.density.model_log_density(here.position, here.log_density),
-            "nonfinite": self.nonfinite, "other_mode": search.largest(state.elsewhere), "move": told.proposal.move,
-            "warning": self.watch.take(),
+            "nonfinite": self.nonfinite, "other_mode": search.largest(state.elsewhere, state.looked),
+            "move": told.proposal.move, "warning": self.watch.take(),
         }  # fmt: skip
         if self.density.noisy:
             row["noise_sd"] = self.watch.noise_sd() or math.nan

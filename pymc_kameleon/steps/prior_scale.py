@@ -19,7 +19,7 @@ from pytensor.tensor.random.type import RandomType
 
 from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.arrival.phase import default_budget
-from pymc_kameleon.samplers.life import LOOKS
+from pymc_kameleon.samplers.life import LOOKS, Life
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.steps.factors.black_boxes import differentiable
 
@@ -83,28 +83,31 @@ class Starts:
         return look_at_prior(self.model, self.variables, self.point)
 
     def arrival(
-        self, rng: np.random.Generator, x: np.ndarray, value: float, *, climbs: bool, tune: int | None
-    ) -> search.State | None:  # fmt: skip
+        self, rng: np.random.Generator, x: np.ndarray, value: float, life: Life, tune: int | None
+    ) -> search.State | None:
         """The arrival's state at a chain's first point ``x``; None where there is nothing to do.
 
         A chain at the initial point first jumps to an over-dispersed start; one that ``climbs`` then does so, for a
-        share of ``tune`` at most.
+        share of ``tune`` at most. One that ``looks`` climbs from draws of the prior later.
         """
+        climbs, looks = life.climbs, life.looks
         density, at_initial = self.density, self._is_initial(x)
         if not (at_initial or climbs):
             return None
         scale = density.spread(self.prior)
-        start, looks, budget, long = None, None, 1, math.inf
+        start, budget, long = None, 1, math.inf
         if at_initial:
             start = x + jitter(scale) * rng.uniform(-1.0, 1.0, len(x))
         if climbs:
             budget = default_budget(len(x))
             if tune is not None:
                 budget = max(1, min(budget, int(0.4 * tune)))  # most of tuning is the walk's
-            looks = self.looks(rng, scale)
             if density.scales:  # of their shape the surrogate knows more than any quadratic will
                 long = LONG * max(len(x), 8)
-        return search.init(x, value, scale=scale, budget=budget, start=start, looks=looks, long=long)
+        far = self.looks(rng, scale) if looks else None
+        return search.init(
+            x, value, scale=scale, budget=budget, start=start, looks=far, long=long, awaits=looks and not climbs
+        )
 
     def elsewhere(self, rng: np.random.Generator, x: np.ndarray, evaluate: Callable) -> Point | None:
         """Where a chain begins that is at the initial point ``x``, if there is no density: beside it, or at a draw of

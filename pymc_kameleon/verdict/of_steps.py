@@ -15,8 +15,8 @@ STEPS = {
 
 def known(idata: Any) -> dict[str, Any]:
     """``step``, its call without options; of the worst chain's surrogate what ``pk.sample`` stores of its own, but of
-    all that were judged the largest ``uncovered``; and ``other_mode``, where there is one: the mass of a mode that a
-    climb found and the chain did not come near.
+    all that were judged the largest ``uncovered``; ``looked``, whether a climb from elsewhere has ended; and
+    ``other_mode``, where there is one: the mass of a mode that one found and the chain did not come near.
 
     The step is "..." where several have these statistics. Nothing, if it is none of ours.
     """
@@ -24,9 +24,12 @@ def known(idata: Any) -> dict[str, Any]:
     if "move" not in statistics:
         return {}
     told: dict[str, Any] = {"step": next((f"pk.{name}()" for own, name in STEPS.items() if own in statistics), "...")}
-    if "other_mode" in statistics and statistics["other_mode"].values[:, -1].any():
-        masses = statistics["other_mode"].values[:, -1].reshape(statistics.sizes["chain"], -1).max(axis=1)
-        told |= {"other_mode": float(masses.max()), "other_mode_of": int(masses.argmax())}
+    if "other_mode" in statistics:
+        found = statistics["other_mode"].values[:, -1].reshape(statistics.sizes["chain"], -1)
+        told["looked"] = bool(np.isfinite(found).any())
+        masses = np.nan_to_num(found).max(axis=1)
+        if masses.any():
+            told |= {"other_mode": float(masses.max()), "other_mode_of": int(masses.argmax())}
     if "residual_sd" not in statistics or statistics["residual_sd"].ndim != 2:  # of several steps
         return told
     families = family(idata)[:, -1]

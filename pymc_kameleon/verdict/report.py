@@ -126,7 +126,8 @@ def _of(attributes: dict[str, Any], derived: tuple[doubts.Worst, ...]) -> str:
     part = ""
     if _failing(attributes) > advice.FAILING_TUNING:
         part = "of what the model can evaluate"
-    elif "factors" in attributes:  # nothing has looked: chains from around the initial point were all in one of two
+    # nothing has looked for others: chains from around the initial point were all in one of two
+    elif "factors" in attributes and not attributes.get("looked"):
         part = "of the mode that these chains are in"
     return ", ".join(filter(None, (said, part)))
 
@@ -417,8 +418,11 @@ def _advice(
 def _unseen(attributes: dict[str, Any]) -> Iterator[str]:
     """What these chains cannot tell."""
     if "step" in attributes:
-        if "factors" in attributes:
-            yield f"No climb has looked for other modes: {NO_CLIMB_OF_BOXES}."
+        if not attributes.get("looked", True):
+            yield (
+                "No climb has looked for other modes: none ends in a short tuning, and none begins under noise, beside "
+                "other steps, from initvals where black boxes are learned one by one, or with arrival=False."
+            )
         yield "The chains learned alone: a mode that none of them has come to is missing from all, and from R-hat."
     elif "evaluations" in attributes:
         yield (

@@ -135,9 +135,13 @@ SAID = {
         {"statistics": LEARNED | {"factors": 3, "worst_factor": [0, 2, 0, 0]}},
         [
             "(of 3 black boxes, one by one, number 2 (from 0) the hardest) was off by 0.3",
-            "No climb has looked for other modes: none begins where black boxes are learned one by one",
         ],
-        [],
+        ["No climb has looked"],
+    ),
+    "a step of whose chains none has looked": (
+        {"statistics": LEARNED | {"other_mode": math.nan}},
+        ["No climb has looked for other modes: none ends in a short tuning"],
+        ["of the mode that these chains are in"],
     ),
     "a step that a chain was too short to judge": (
         {"statistics": LEARNED | {"uncovered": [0.0, 1.0, 0.34, 1.0]}},
@@ -482,6 +486,7 @@ def test_few_visits_to_the_ends_give_no_intervals():
 def test_without_a_look_at_other_modes_the_verdict_is_of_one():
     """All chains of black boxes that are learned one by one may be in one mode of two."""
     boxes = LEARNED | {"factors": 1, "worst_factor": [0, 0, 0, 0]}
+    assert "of the mode" not in pk.report(of_step(boxes | {"other_mode": [0.0, math.nan, 0.0, 0.0]}))
     assert re.search(r"every mean within \d+%, of the mode that these chains are in\.", pk.report(of_step(boxes)))
     assert "of the mode" not in pk.report(of_step(LEARNED))
     advice = 'if there are several modes, pk.sample(step=pk.KamiltonianStep(learn="all"), initvals="prior")'

@@ -10,8 +10,7 @@ import pytest
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import phase as arrival
-from pymc_kameleon.samplers.arrival.search import look_every
-from pymc_kameleon.samplers.life import Doubt
+from pymc_kameleon.samplers.arrival.search import Doubt, look_every
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
 from pymc_kameleon.steps.prior_scale import LONG
 from pymc_kameleon.steps.told import watch

@@ -4,9 +4,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.ops import wrap_py
 
 from pymc_kameleon.samplers.arrival import search as arrival_search
-from pymc_kameleon.steps import AdaptiveMetropolisStep
+from pymc_kameleon.steps import AdaptiveMetropolisStep, KamiltonianStep
 from tests.step_tester import NO_BLAS, begin, drive, warnings_in
 
 pytestmark = NO_BLAS
@@ -72,7 +73,7 @@ def test_after_tuning_the_statistic_goes_when_the_chain_comes_near():
     # a climb ended in a flat part, compared with another place there; the walk has found a spike
     flat, not_so_flat = (far._replace(top=by) for by in (-30.0, -10.0))
     for rivals, left in (((far,), 1.0), ((here,), 0.0), ((far, here), 1.0), ((flat,), 0.0), ((not_so_flat,), 1.0)):
-        step.life.state = step.life.state._replace(elsewhere=rivals)
+        step.life.state = step.life.state._replace(elsewhere=rivals, looked=1)
         _, [stats] = step.step(points[-1])
         points.append(step.density.update(points[-1], step.position))
         assert float(stats["other_mode"]) == left
@@ -95,3 +96,60 @@ def test_where_the_walk_comes_by_itself_nothing_is_said(monkeypatch):
     near = arrival_search.contains
     monkeypatch.setattr(arrival_search, "contains", lambda m, x: isinstance(m, arrival_search.Rival) or near(m, x))
     assert told(two, 0)[0] == []
+
+
+@wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+def squares(x):
+    return np.square(x)
+
+
+@wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+def missed_on_one_side(x):
+    return np.array([6.0 - 0.5 * (x[0] - 3.0) ** 2 if x[0] > 0.0 else x[0] ** 2, 6.0 + x[1]])
+
+
+START = np.array([3.0, 3.0])
+
+
+def boxed(prior, tune=600, box=squares, **options):
+    """(the last draw's statistics, its point, what was said): data about 9 of the square of an unknown, by a box."""
+    with pm.Model() as model:
+        x = prior("x")
+        pm.Normal("y", box(x), 0.5, observed=np.array([9.0, 8.0]))
+        step = begin(KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"}, **options), 0)
+    assert step.by_factors
+    points, stats = drive(step, model.initial_point(), 5, tune=tune)
+    said = [w for w in warnings_in(stats) if w.extra["key"] == "another mode"]
+    return stats[-1], points[-1], said
+
+
+def test_where_black_boxes_are_learned_climbs_from_elsewhere_follow():
+    """The chain begins at 3, -3: of the other three modes one is found at least, before 600 draws are over."""
+    stats, point, [warning] = boxed(
+        lambda name: pm.Normal(name, np.array([3.0, -3.0]), 4.0, shape=2, initval=[3.0, -3.0])
+    )
+    assert point["x"][0] > 0.0 > point["x"][1]
+    assert float(stats["other_mode"]) == pytest.approx(np.exp(warning.extra["log_mass"]), rel=1e-5)
+    assert float(stats["other_mode"]) > 0.02
+
+
+def test_from_a_mode_without_mass_a_chain_leaves():
+    """At 3 one of the data is missed by six standard deviations; the other side has it."""
+    stats, point, said = boxed(lambda name: pm.Normal(name, 0.0, 4.0, shape=2, initval=START), box=missed_on_one_side)
+    assert np.allclose(point["x"], [-3.0, 2.0], atol=2.0)
+    assert said == []
+    assert float(stats["other_mode"]) == 0.0
+
+
+def test_of_one_mode_of_black_boxes_none_is_found():
+    stats, _, said = boxed(lambda name: pm.HalfNormal(name, 5.0, shape=2))
+    assert said == []
+    assert float(stats["other_mode"]) == 0.0
+
+
+@pytest.mark.parametrize("why", ["short", "arrival"])
+def test_that_nobody_has_looked_is_not_that_there_is_nothing(why):
+    tune, options = (30, {}) if why == "short" else (600, {"arrival": False})
+    stats, _, said = boxed(lambda name: pm.HalfNormal(name, 5.0, shape=2), tune, **options)
+    assert said == []
+    assert np.isnan(float(stats["other_mode"]))

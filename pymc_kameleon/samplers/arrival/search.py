@@ -7,6 +7,9 @@ where it finds *far* more mass: more than ``BETTER`` nats, log density and log w
 near equal stay where each chain found them, for R-hat to compare. A climb that comes into the ellipsoid of one that is
 known has found nothing new, and ends there.
 
+Of a sampler that climbs by itself these climbs wait until the sampler says where the chain stands, and with which
+covariance (``awaits``, ``beside``); it learns nothing from them.
+
 A step lets these climbs go on beside the walk, with one of three tuning draws or fewer, so that a short tuning is not
 spent on them; with all, while one of them is so far above the chain that its walk is in vain. And it keeps what they
 evaluate from its surrogate, which has to be right where the chain is. Measured on textbook models: with a thousand
@@ -22,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.samplers.arrival import phase as arrival
 
 BETTER = 10.0  # nats: weights of 1 to 20,000
@@ -37,6 +40,15 @@ class Rival(NamedTuple):
     top: float  # the highest log density that was found in it
 
 
+class Doubt(NamedTuple):
+    """An arrival that ran out of evaluations before it was sure to be there."""
+
+    evaluations: int  # that it took
+    position: np.ndarray  # (d,), where it ended
+    log_density: float
+    heights: history.History  # log density of every tuning draw since, dimension 1
+
+
 class State(NamedTuple):
     """Several climbs of one chain."""
 
@@ -48,6 +60,8 @@ class State(NamedTuple):
     same: bool = False  # whether the last climb has come where another one was
     # climbs that ended elsewhere: where there are several places, more looks are worth their evaluations
     others: int = 0
+    # the chain's own way is its sampler's, and there is no look before that is over
+    awaits: bool = False
 
     @property
     def last(self) -> arrival.State:
@@ -57,7 +71,7 @@ class State(NamedTuple):
     @property
     def done(self) -> bool:
         """Whether the chain can begin."""
-        if not (self.last.done or self.same):
+        if self.awaits or not (self.last.done or self.same):
             return False
         agreed = len(self.climbs) > 2 and self.others == 0  # two found nothing new, none else
         nothing_left = not len(self.starts) or self.budget <= 0
@@ -150,7 +164,7 @@ class State(NamedTuple):
             state = state._replace(same=known and not last.done, others=others)
         elif last.done:
             state = state._replace(budget=_left(state))
-        if (last.done or state.same) and not state.done:
+        if (last.done or state.same) and not (state.done or state.awaits):
             state = _next_climb(state)
         return state
 
@@ -160,6 +174,13 @@ class State(NamedTuple):
         others = (positions != self.position).any(axis=1) & np.isfinite(positions).all(axis=1)
         evaluated = evaluations.table(positions[others], values[others], move="arrival")
         return {"factor": self.factor, "evaluated": evaluated}
+
+    def beside(self, position: np.ndarray, log_density: float, factor: np.ndarray) -> "State":
+        """The looks of a chain that came by itself to ``position``, with a Cholesky factor of its covariance there."""
+        first = arrival.init(position, log_density, scale=self.scale, budget=1)
+        first = first._replace(done=True, arrived=True, factor=factor)
+        d = len(position)
+        return _next_climb(self._replace(climbs=(first,), budget=60 * d + 300, awaits=False))
 
     def stop(self) -> "State":
         """End where it is: tuning has ended."""
@@ -175,6 +196,7 @@ def init(
     start: np.ndarray | None = None,
     looks: np.ndarray | None = None,
     long: float = math.inf,
+    awaits: bool = False,
 ) -> State:
     """Start at ``x`` of shape (d,), whose log density is known; see :func:`pymc_kameleon.samplers.arrival.phase.init`.
 
@@ -184,12 +206,14 @@ def init(
         Where to begin the climbs after the chain's own. Default: there are none.
     long : float
         Evaluations after which the chain's own climb ends as soon as it does not rise. Default: never.
+    awaits : bool
+        Whether the chain climbs by itself, and the looks come after that.
     """
     d = len(x)
     first = arrival.init(x, log_density, scale=scale, budget=budget, start=start, long=long)
     starts = np.empty((0, d)) if looks is None else np.array(looks, dtype=float)
     scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,)).copy()
-    return State((first,), starts, scales, min(first.budget - 1, 60 * d + 300))
+    return State((first,), starts, scales, min(first.budget - 1, 60 * d + 300), awaits=awaits)
 
 
 def look_every(d: int) -> int:
@@ -228,9 +252,11 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     return tuple(found)
 
 
-def largest(others: tuple[Rival, ...]) -> float:
-    """The mass of the largest of them, in that of the chain's mode; 0 if there is none."""
-    return math.exp(min(max(r.gain for r in others), 50.0)) if others else 0.0
+def largest(others: tuple[Rival, ...], looked: int) -> float:
+    """The mass of the largest of them, in that of the chain's mode; 0 if there is none, NaN if none was looked for."""
+    if not others:
+        return 0.0 if looked else math.nan
+    return math.exp(min(max(r.gain for r in others), 50.0))
 
 
 def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:

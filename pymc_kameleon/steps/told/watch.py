@@ -11,7 +11,8 @@ from pymc.vartypes import discrete_types
 
 from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers import noise_probe
-from pymc_kameleon.samplers.life import Doubt, Told
+from pymc_kameleon.samplers.arrival.search import Doubt
+from pymc_kameleon.samplers.life import Told
 from pymc_kameleon.samplers.seam import NEVER
 from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
 from pymc_kameleon.steps.noise.demands import differ, sampled_beside, solves

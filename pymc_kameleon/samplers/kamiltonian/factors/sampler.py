@@ -30,6 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_kameleon.numerics import evaluations, history
+from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.numerics.step_size import OPTIMAL_SCALE
 from pymc_kameleon.samplers import seam
 from pymc_kameleon.samplers.kamiltonian import trust
@@ -351,6 +352,20 @@ class FactoredKamiltonian(SurrogateSampler):
         if state.surface is None:
             return state.current.z.copy()
         return leave(self.known, state.current.z, state.surface.centring)[0]
+
+    def standing(self, state) -> tuple[np.ndarray, float, np.ndarray] | None:
+        """The chain's highest state in v, its log density, and a factor of the chain's covariance.
+
+        None before it has arrived, and but for every ten states a dimension since, or where these are too few.
+        """
+        learning, d = state.learning, len(state.current.z)
+        m = learning.chain.size
+        if not (learning.arrived and m) or m % (10 * d):
+            return None
+        states, values = learning.chain.buffer[m // 3 : m], learning.chain_log_densities.buffer[m // 3 : m, 0]
+        factor, ok = cholesky(np.cov(states.T).reshape(d, d))
+        best = int(np.argmax(values))
+        return (states[best].copy(), float(values[best]), factor) if ok else None
 
     def _archive(self, state):
         """The chain's last states, in u, and their log densities; where it is, if it has not tuned."""
