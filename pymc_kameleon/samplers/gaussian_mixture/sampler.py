@@ -86,7 +86,8 @@ class GaussianMixture(Sampler):
     target_accept : float
         Of the global and the local move, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
     local_start : int, optional
-        Draws before the first fit, 0 or more. Default: 25 d; where ``tune`` is given 200 d, within 0.35 and 0.5 of it.
+        Draws before the first fit, 0 or more. Default: 200 d, and at most 400, or where ``tune`` is given within 0.35 and
+        0.5 of it.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. The first fit is then between 0.35 and 0.5 of it.
     """
@@ -123,7 +124,7 @@ class GaussianMixture(Sampler):
         d, tune, local_start = len(x), known.left(self.tune), self.local_start
         walk = self.walk.init(rng, x, known)
         if local_start is None:
-            local_start = 25 * d if tune is None else int(max(0.35 * tune, min(200 * d, 0.5 * tune)))
+            local_start = min(200 * d, 400) if tune is None else int(max(0.35 * tune, min(200 * d, 0.5 * tune)))
         return State(
             walk, np.zeros(d), np.eye(d), next_refresh=max(walk.next_update, local_start),
             last_refresh=math.inf if tune is None else 0.95 * tune,  # then only scales adapt

@@ -92,9 +92,9 @@ class LocalMoves(Sampler):
         moves at the first rate, then 1 / m (the dissertation's, which begins at a scale from trial runs); or a function
         of m, not negative.
     local_start : int, optional
-        Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 25 d: to begin
-        before the history is informative is what breaks the method from a cold start, and 200 d leave PyMC's 1000
-        tuning draws of five unknowns without one.
+        Draws before the first local move, 0 or more. Default: 0.3 ``tune`` where that is given, else 200 d and
+        at most 400, of PyMC's 1000 tuning draws: to begin before the history is informative is what breaks the method
+        from a cold start.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. Local moves then begin after 0.3 of it.
     """
@@ -161,7 +161,7 @@ class LocalMoves(Sampler):
             scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
         if local_start is None:
             tune = known.left(self.tune)
-            local_start = 25 * d if tune is None else int(0.3 * tune)
+            local_start = min(200 * d, 400) if tune is None else int(0.3 * tune)
         return State(
             walk=walk,
             centre=np.zeros(d),
