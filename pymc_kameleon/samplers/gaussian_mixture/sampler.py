@@ -86,7 +86,7 @@ class GaussianMixture(Sampler):
     target_accept : float
         Of the global and the local move, in (0, 1). Default 0.234 (Roberts, Gelman & Gilks, 1997).
     local_start : int, optional
-        Draws before the first fit, 0 or more. Default: 200 d, and at most 400, or where ``tune`` is given within 0.35 and
+        Draws before the first fit, 0 or more. Default: 200 d, and at most 400; where ``tune`` is given, within 0.35 and
         0.5 of it.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. The first fit is then between 0.35 and 0.5 of it.
