@@ -103,7 +103,7 @@ class Life:
 
     def reset(self) -> None:
         """Forget everything that was learned; uses no random numbers."""
-        choice = centring.begin(self.density) if self.density.reparametrized else None
+        self.kind, choice = "move", centring.begin(self.density) if self.density.reparametrized else None
         work = tuned_work.begin(self.density.given_work)
         self.state = State(centring=choice, work=work)
 
@@ -211,7 +211,7 @@ class Life:
             self._set(tuning_draws=self._state.tuning_draws + 1)
         # after tuning there is nothing else
         kind = self._choose_kind() if self._state.tune or self._state.stage is not None else "move"
-        self._kind = kind
+        self.kind = kind
         self._proposal = getattr(self, f"_ask_{kind}")()
         window = self._state.window
         if window is not None and not window.contains(self._proposal.position):
@@ -223,7 +223,7 @@ class Life:
         proposal, state = self._proposal, self._state
         if state.work.now and proposal.log_density is None and proposal.position is not state.here.position:
             self.spend()
-        return getattr(self, f"_tell_{self._kind}")(proposal, there)
+        return getattr(self, f"_tell_{self.kind}")(proposal, there)
 
     def draw(self, evaluate: chain.Evaluate) -> Told:
         """Ask, evaluate, tell."""

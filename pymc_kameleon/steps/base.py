@@ -438,13 +438,11 @@ class KernelStep(BlockedStep):
             return Point(here.position, here.log_density, (here.noise[0], auxiliary))
         self.evaluations += 1
         if auxiliary:
-            auxiliary = [self._renewal(self.rng, u) for u in auxiliary]
-            self.density.auxiliary = auxiliary
+            self.density.auxiliary = auxiliary = [self._renewal(self.rng, u) for u in auxiliary]
         value, noisy = self._log_density_at(proposal.position)
         if not -math.inf < value < math.inf:  # NaN fails both
             self.nonfinite += 1
-            # an arrival looks far from the posterior
-            if value != -math.inf and proposal.move != "arrival":
+            if value != -math.inf and proposal.move != "arrival":  # which looks far from the posterior
                 self.watch.failed(self._point, proposal.position, value)
             value, noisy = -math.inf, 0.0 if value == -math.inf else math.nan  # a failure is no estimate of zero
         return Point(proposal.position, value, (noisy, auxiliary), self.density.outputs)
@@ -454,6 +452,8 @@ class KernelStep(BlockedStep):
         try:
             return self.density.parts(x)
         except Exception as error:
+            if self.life.kind == "look" and self.life.sampler.climbs_by_itself:  # by the way: no run has to end of it
+                return -math.inf, 0.0
             self.watch.add_point(error, x)
             raise
 

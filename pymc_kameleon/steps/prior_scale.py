@@ -104,10 +104,10 @@ class Starts:
                 budget = max(1, min(budget, int(0.4 * tune)))  # most of tuning is the walk's
             if density.scales:  # of their shape the surrogate knows more than any quadratic will
                 long = LONG * max(len(x), 8)
-        far = self.looks(rng, scale) if looks else None
-        return search.init(
-            x, value, scale=scale, budget=budget, start=start, looks=far, long=long, awaits=looks and not climbs
-        )
+        # a sampler that climbs by itself stays on the whole line, where an angle's next period would be another mode
+        awaits = looks and not climbs and not len(density.circles)
+        far = self.looks(rng, scale) if climbs or awaits else None
+        return search.init(x, value, scale=scale, budget=budget, start=start, looks=far, long=long, awaits=awaits)
 
     def elsewhere(self, rng: np.random.Generator, x: np.ndarray, evaluate: Callable) -> Point | None:
         """Where a chain begins that is at the initial point ``x``, if there is no density: beside it, or at a draw of

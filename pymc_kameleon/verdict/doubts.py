@@ -130,7 +130,7 @@ def in_full(found: Found) -> Iterator[str]:
     if found.derived:
         yield (
             f"Of what is computed from the unknowns, tails are heavy: {_listed(found.derived)}. A ratio has no mean "
-            "where what divides may be 0: its median and intervals are usable, and no prior is to blame."
+            "where what divides may be 0, whatever the priors are: its median and intervals are usable."
         )
     if found.cut:
         yield (

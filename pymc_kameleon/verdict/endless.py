@@ -8,10 +8,12 @@ with the others held is heavy, so nothing is accused that is not; what is light 
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pymc as pm
+from pymc.logprob.transforms import LogTransform
 from pymc.model.transform.conditioning import remove_value_transforms
 
 FAMILIES = (
@@ -27,37 +29,59 @@ FAMILIES = (
 
 
 def tails(model: pm.Model, posterior: Any) -> list[tuple[str, str, float]]:
-    """(Name, "lower" or "upper", Pareto k) of what has no mean: k is inf where the posterior is improper.
+    """(Name, "lower" or "upper", Pareto k) of what has no mean: k is inf where a flat prior makes it improper.
 
-    ``posterior`` has the draws of all of the model's unknowns. Two evaluations of the model for each that has such a
-    prior; nothing where the model cannot be asked.
+    ``posterior`` has the draws of all of the model's unknowns. Three evaluations of the model for each element that has
+    such a prior, of twenty of a variable at most; nothing where the model cannot be asked.
     """
-    names = [rv.name for rv in model.free_RVs if type(rv.owner.op).__name__ in FAMILIES]
+    names = [rv.name for rv in model.free_RVs if _is_asked(model, rv)]
     if not names or any(rv.name not in posterior for rv in model.free_RVs):
         return []
+    posterior = posterior.transpose("chain", "draw", ...)
     try:
-        plain = remove_value_transforms(model)
+        plain = _without_transforms(model)
         log_density = plain.compile_logp(jacobian=False)
-        return [found for name in names for found in _of(name, plain, log_density, posterior)]
-    except Exception:  # a user's model may do anything where no draw was
+    except Exception:  # a user's distribution may do anything
         return []
+    found: list[tuple[str, str, float]] = []
+    for name in names:
+        with suppress(Exception):  # so may the model, where no draw was
+            found += list(_of(name, plain, log_density, posterior))
+    return sorted(found, key=lambda tail: -tail[2])
+
+
+def _is_asked(model, rv):
+    """Not what has a transform of the user's: it may have ends that its distribution has not."""
+    transform = model.rvs_to_transforms.get(rv)
+    return type(rv.owner.op).__name__ in FAMILIES and (transform is None or isinstance(transform, LogTransform))
+
+
+def _without_transforms(model):
+    starts = dict(model.rvs_to_initial_values)
+    try:
+        model.rvs_to_initial_values.update(dict.fromkeys(starts))  # PyMC refuses to copy them
+        return remove_value_transforms(model)
+    finally:
+        model.rvs_to_initial_values.update(starts)
 
 
 def _of(name: str, model: pm.Model, log_density: Any, posterior: Any) -> Iterator[tuple[str, str, float]]:
-    values = posterior[name].transpose("chain", "draw", ...)
+    values = posterior[name]
     draws, labels = values.values, [values[d].values for d in values.dims[2:]]
+    flat = "Flat" in type(next(rv for rv in model.free_RVs if rv.name == name).owner.op).__name__
     for index in list(np.ndindex(draws.shape[2:]))[:20]:
         x = draws[(..., *index)]
         centre = float(np.median(x))
         chain, draw = np.unravel_index(np.argmax(np.abs(x - centre)), x.shape)
         point = {v.name: posterior[v.name].values[chain, draw].copy() for v in model.value_vars}
         reach, heights = float(x[chain, draw]) - centre, []
-        for times in (100.0, 1000.0):  # as far as any draw
+        for times in (1.0, 100.0, 1000.0):  # as far as any draw
             moved = np.array(point[name], dtype=float)
             moved[index] = centre + times * reach
             heights.append(float(log_density({**point, name: moved})))
-        slope = (heights[1] - heights[0]) / math.log(10.0)
-        if slope > -2.05:  # of Cauchy's density it is -2, and of none that has a mean
+        slope = (heights[2] - heights[1]) / math.log(10.0)
+        # of Cauchy's density it is -2, and of none that has a mean; where it was steeper before, no mass is out there
+        if slope > -2.05 and heights[1] > heights[0] - 2.0 * math.log(100.0) - 4.0:
             at = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
-            k = -1.0 / (1.0 + slope) if slope < -1.05 else math.inf
+            k = math.inf if flat else -1.0 / (1.0 + min(slope, -1.5))
             yield f"{name}[{at}]" if index else name, "lower" if reach < 0.0 else "upper", k

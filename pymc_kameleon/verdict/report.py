@@ -37,7 +37,7 @@ def report(idata: Any, model: Any = None) -> str:
     model : pymc.Model, optional
         Whose draws these are: where its priors end, draws may, which of its factors are estimates, by its unknowns it
         says how long to tune (without it by all variables, deterministics included), and of heavy or flat priors, with
-        two evaluations each, whether they are all that ends the posterior. All but that ``pk.sample`` has stored.
+        three evaluations an element, whether they are all that ends the posterior. ``pk.sample`` stored all but that.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def report(idata: Any, model: Any = None) -> str:
             noise_sd,
             cut=bool(doubted.cut),
             centred=_centred(idata, attributes, model),
-            beside=_beside(attributes, posterior, model),
+            beside=_beside(attributes, model),
         ),
         *_unseen(attributes),
     ]
@@ -352,13 +352,11 @@ def _centred(idata: Any, attributes: dict[str, Any], model: Any) -> bool:
     return model is None or left_centred(model)
 
 
-def _beside(attributes: dict[str, Any], posterior: Any, model: Any) -> str:
-    """The discrete unknowns: without the model, all that is whole numbers by type."""
-    if "step" not in attributes:
+def _beside(attributes: dict[str, Any], model: Any) -> str:
+    """The discrete unknowns, which another step moves; nothing is known of them without the model."""
+    if "step" not in attributes or model is None:
         return ""
-    if model is not None:
-        return ", ".join(rv.name for rv in model.free_RVs if rv.dtype.startswith(("int", "uint", "bool")))
-    return ", ".join(str(name) for name, x in posterior.data_vars.items() if x.dtype.kind in "iub")
+    return ", ".join(rv.name for rv in model.free_RVs if rv.dtype.startswith(("int", "uint", "bool")))
 
 
 def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
@@ -403,10 +401,10 @@ def _advice(
         measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""
         helps.append(f"less noise{measured} (more work{estimator})")
-    if "factors" in attributes and not convergence.has_converged(judged):
-        helps.append(f"if there are several modes, {ALL_MODES}")
     if "other_mode" in attributes:
         helps.append(f"{ALL_MODES}, or initvals= in both")
+    elif "factors" in attributes and not noisy and not convergence.has_converged(judged):
+        helps.append(f"if there are several modes, {ALL_MODES}")
     if "missed_where" in attributes:
         helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
     if n < 50 and ess.value >= convergence.FEW:
@@ -421,7 +419,8 @@ def _unseen(attributes: dict[str, Any]) -> Iterator[str]:
         if not attributes.get("looked", True):
             yield (
                 "No climb has looked for other modes: none ends in a short tuning, and none begins under noise, beside "
-                "other steps, from initvals where black boxes are learned one by one, or with arrival=False."
+                "other steps, with arrival=False or evaluations=, nor, where black boxes are learned one by one, from "
+                "initvals or with angles."
             )
         yield "The chains learned alone: a mode that none of them has come to is missing from all, and from R-hat."
     elif "evaluations" in attributes:

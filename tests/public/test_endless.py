@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from pymc.distributions.transforms import Interval
 
 import pymc_kameleon as pk
 from pymc_kameleon.verdict import endless
@@ -64,6 +65,30 @@ def test_a_scale_that_the_data_end_is_not():
         x = pm.Normal("x", 0.0, s, shape=5)
         pm.Normal("y", x, 1.0, observed=np.arange(5.0))
     assert endless.tails(model, drawn(model, s=np.exp(np.random.default_rng(0).standard_normal((4, 200))))) == []
+
+
+def test_a_tail_beyond_a_cliff_is_not():
+    """A decay rate with a half-Cauchy prior: far out the data are missed by 40 nats, and by no more farther out."""
+    t = np.linspace(0.0, 10.0, 12)
+    y = 2.0 * np.exp(-1.3 * t) + 0.05 * np.random.default_rng(0).normal(size=12)
+    with pm.Model() as model:
+        amplitude, k = pm.HalfNormal("A", 5.0), pm.HalfCauchy("k", 1.0)
+        pm.Normal("y", amplitude * pm.math.exp(-k * t), 0.05, observed=y)
+    z = 0.05 * np.random.default_rng(1).standard_normal((4, 200))
+    draws = drawn(model, A=2.0 + 0.5 * z, k=1.3 + z)
+    assert endless.tails(model, draws) == []
+
+
+def test_what_the_user_has_put_an_end_to_is_not():
+    with pm.Model() as model:
+        pm.Flat("x", transform=Interval(0.0, 1.0))
+        pm.Cauchy("b", 0.0, 1.0, initval=2.0)
+        pm.InverseGamma("v", 0.001, 0.001, initval=3.0)
+    unit, far = np.random.default_rng(0).random((4, 200)), np.exp(np.random.default_rng(1).standard_normal((4, 200)))
+    found = endless.tails(model, drawn(model, x=unit, v=far))
+    assert sorted(name for name, *_ in found) == ["b", "v"]  # a start of the user's is none of that
+    assert all(np.isfinite(k) for *_, k in found)
+    assert model.rvs_to_initial_values[model["b"]] is not None
 
 
 def test_what_nothing_depends_on_is_improper():

@@ -153,3 +153,17 @@ def test_that_nobody_has_looked_is_not_that_there_is_nothing(why):
     stats, _, said = boxed(lambda name: pm.HalfNormal(name, 5.0, shape=2), tune, **options)
     assert said == []
     assert np.isnan(float(stats["other_mode"]))
+
+
+@wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+def fragile(x):
+    if np.abs(x - 8.0).max() > 12.0:
+        raise RuntimeError("the solver failed")
+    return np.array(x)
+
+
+def test_a_box_that_raises_far_away_ends_no_run_by_a_look():
+    """Half of the prior's draws are there; what the chain itself asks for raises as before."""
+    _, point, said = boxed(lambda name: pm.Normal(name, 0.0, 10.0, shape=2, initval=[8.0, 8.0]), box=fragile)
+    assert np.allclose(point["x"], [9.0, 8.0], atol=2.5)
+    assert said == []
