@@ -81,7 +81,9 @@ def report(idata: Any, model: Any = None) -> str:
     )
     doubted = doubts.without(doubted, derived)
     if model is not None and not noisy:
-        doubted = doubted._replace(endless=tuple(doubts.Worst(n, k, t) for n, t, k in endless.tails(model, posterior)))
+        doubted = doubted._replace(
+            endless=tuple(doubts.Worst(n, k, t) for n, t, k in endless.tails(model, plain(posterior)))
+        )
     parts = [
         convergence.verdict(
             judged,
