@@ -375,7 +375,7 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
         return f"{more} times the draws and the tuning"
     longer = more * tune
     if tune < wanted:
-        longer, what = wanted, f"{advice.TUNING} tuning draws an unknown" if wanted < MOST * tune else what
+        longer, what = wanted, f"{advice.TUNING} tuning draws an unknown" if wanted != MOST * tune else what
     step = f", step={attributes['step']}" if "step" in attributes else ""
     return f"{more} times the draws and {what}, pm.sample({more * n}, tune={longer}{step}), the rest as before"
 

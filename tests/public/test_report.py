@@ -517,6 +517,18 @@ def test_that_nothing_was_screened_is_said():
     assert "No move was screened" not in pk.report(of_step({"gamma": 0.1, "move": "global"}))
 
 
+@pytest.mark.parametrize(("unknowns", "what"), [(None, "the tuning"), (40, "400 tuning draws an unknown")])
+def test_a_number_that_is_cut_off_is_not_said_to_be_one_an_unknown(unknowns, what):
+    """Without the model ten times the tuning is the most that is advised."""
+    found = of_step({"rank": 5, "gamma": 0.1}, shift=30.0)
+    rng, model = np.random.default_rng(0), None
+    found["posterior"]["far"] = ("chain", "draw", "k"), 30.0 * rng.standard_normal((4, 60, 40))
+    if unknowns:
+        with pm.Model() as model:
+            pm.Normal("far", shape=unknowns)
+    assert re.search(rf"times the draws and {what}, pm\.sample", pk.report(found, model))
+
+
 @pytest.mark.parametrize(("chains", "said"), [(2, True), (3, True), (4, False)])
 def test_that_few_chains_see_little_is_said(chains, said):
     text = pk.report(run(chains=chains, groups=[0] * chains))

@@ -167,3 +167,21 @@ def test_a_box_that_raises_far_away_ends_no_run_by_a_look():
     _, point, said = boxed(lambda name: pm.Normal(name, 0.0, 10.0, shape=2, initval=[8.0, 8.0]), box=fragile)
     assert np.allclose(point["x"], [9.0, 8.0], atol=2.5)
     assert said == []
+
+
+@wrap_py(itypes=[pt.dscalar], otypes=[pt.dvector])
+def on_a_circle(angle):
+    return np.array([np.cos(angle), np.sin(angle)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_angles_next_period_is_no_other_mode(seed):
+    """Where black boxes are learned one by one it is sampled on the whole line: nobody looks there."""
+    with pm.Model() as model:
+        angle = pm.VonMises("angle", 0.0, 0.1)
+        pm.Normal("y", on_a_circle(angle), 0.2, observed=[np.cos(3.0), np.sin(3.0)])
+        step = begin(KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"}), seed)
+    assert step.by_factors
+    _, stats = drive(step, model.initial_point(), 5, tune=400)
+    assert np.isnan(float(stats[-1]["other_mode"]))
+    assert not [w for w in warnings_in(stats) if w.extra["key"] == "another mode"]

@@ -179,8 +179,7 @@ class State(NamedTuple):
         """The looks of a chain that came by itself to ``position``, with a Cholesky factor of its covariance there."""
         first = arrival.init(position, log_density, scale=self.scale, budget=1)
         first = first._replace(done=True, arrived=True, factor=factor)
-        d = len(position)
-        return _next_climb(self._replace(climbs=(first,), budget=60 * d + 300, awaits=False))
+        return _next_climb(self._replace(climbs=(first,), budget=_most(len(position)), awaits=False))
 
     def stop(self) -> "State":
         """End where it is: tuning has ended."""
@@ -213,7 +212,7 @@ def init(
     first = arrival.init(x, log_density, scale=scale, budget=budget, start=start, long=long)
     starts = np.empty((0, d)) if looks is None else np.array(looks, dtype=float)
     scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,)).copy()
-    return State((first,), starts, scales, min(first.budget - 1, 60 * d + 300), awaits=awaits)
+    return State((first,), starts, scales, min(first.budget - 1, _most(d)), awaits=awaits)
 
 
 def look_every(d: int) -> int:
@@ -235,6 +234,11 @@ def mass(climb: arrival.State) -> float:
 def far_in_height(d: int) -> float:
     """Nats by which a log density is far higher where widths are not known: one more for each of ``d`` of them."""
     return BETTER + d
+
+
+def _most(d):
+    """Evaluations that climbs after the chain's own may take."""
+    return 60 * d + 300
 
 
 def _top(climb):

@@ -124,7 +124,9 @@ class GaussianMixture(Sampler):
         d, tune, local_start = len(x), known.left(self.tune), self.local_start
         walk = self.walk.init(rng, x, known)
         if local_start is None:
-            local_start = min(200 * d, 400) if tune is None else int(max(0.35 * tune, min(200 * d, 0.5 * tune)))
+            local_start = adaptive_metropolis.history_for_local_moves(d)
+            if tune is not None:
+                local_start = int(max(0.35 * tune, min(200 * d, 0.5 * tune)))
         return State(
             walk, np.zeros(d), np.eye(d), next_refresh=max(walk.next_update, local_start),
             last_refresh=math.inf if tune is None else 0.95 * tune,  # then only scales adapt

@@ -161,7 +161,7 @@ class LocalMoves(Sampler):
             scale = adaptive_metropolis.OPTIMAL_SCALE / math.sqrt(d) if scale is None else scale
         if local_start is None:
             tune = known.left(self.tune)
-            local_start = min(200 * d, 400) if tune is None else int(0.3 * tune)
+            local_start = adaptive_metropolis.history_for_local_moves(d) if tune is None else int(0.3 * tune)
         return State(
             walk=walk,
             centre=np.zeros(d),
