@@ -193,7 +193,7 @@ def plan_of(
 def starts_of(
     model: pm.Model, step: KamiltonianStep, initvals: Any, chains: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(initial point (d,), starts (chains, d), scale (d,), draws of the prior (n, d))."""
+    """(initial point (d,), starts (chains, d), scale (d,), draws of the prior (n, d) where looks may begin)."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     density = step.density
     if isinstance(initvals, str):
@@ -210,19 +210,21 @@ def starts_of(
         given = [_point(model, p, rng, shapes) for p in points]
     initial = density.enter(density.ravel(given[0]))
     prior = look_at_prior(model, step.vars, given[0])
-    scale, draws = density.spread(prior), prior.draws[np.isfinite(prior.draws).all(axis=1)]
+    scale, far = density.spread(prior), np.array([density.enter(x) for x in prior.draws])
+    far, boxes = far[np.isfinite(far).all(axis=1)], isinstance(density, FactoredDensity)
+    if boxes and not isinstance(initvals, str):  # a solver may raise where the user has kept it from
+        far = far[:0]
     if isinstance(initvals, (str, dict)) and initvals != "prior":
         starts = initial + jitter(scale) * rng.uniform(-1.0, 1.0, (chains, len(initial)))
-        if initvals == "jitter" and isinstance(density, FactoredDensity):
-            # No look for other modes begins there: every second chain is one. The even ones: none is a sentinel of
-            # samplers/pooled/tuning, which would stay where a vague prior has put it
-            far = (density.enter(x) for x in rng.permutation(draws))
-            for k, x in zip(range(0, chains, 2), filter(lambda x: np.isfinite(x).all(), far), strict=False):
-                starts[k] = x
-        return initial, starts, scale, draws
+        if boxes and len(far):
+            # A climb from there, with what all have learned, sees more than a look: every second chain makes one. The
+            # even ones: none is a sentinel of samplers/pooled/tuning, which would stay where a vague prior has put it
+            some = rng.permutation(far)[: (chains + 1) // 2]
+            starts[: 2 * len(some) : 2] = some
+        return initial, starts, scale, far
     if initvals == "prior":
         given = [_point(model, dict.fromkeys(model.free_RVs, "prior"), rng) for _ in range(chains)]
-    return initial, np.array([density.enter(density.ravel(p)) for p in given]), scale, draws
+    return initial, np.array([density.enter(density.ravel(p)) for p in given]), scale, far
 
 
 def _point(

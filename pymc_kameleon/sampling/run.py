@@ -114,9 +114,10 @@ def sample(
     initvals : {"jitter", "prior"}, dict or list of dict
         Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
         the prior, around one point given by the names of variables, or one point for every chain. What is left of the
-        evaluations for looking at other modes looks from draws of the prior, whatever this is; where black boxes are
-        learned one by one nothing looks, and by default every second chain begins at a draw of the prior: a solver that
-        raises there ends the run (let it return NaN, or give ``initvals={}``, around the initial point).
+        evaluations for looking at other modes looks from draws of the prior, whatever this is. Where black boxes are
+        learned one by one every second chain by default begins there, and nothing looks where points are given. A
+        solver that raises ends the run, but in a look: let it return NaN, or give ``initvals={}``, around the initial
+        point.
     evaluations : InferenceData, DataTree, Dataset, Evaluations or (points, log densities), optional
         Points whose log density is known up to a constant: what an earlier ``pk.sample`` returned or
         ``checkpoint.load`` reads, or a table. Not compared under noise. Points are an array of shape (n, d) in the
@@ -227,6 +228,7 @@ def sample(
         options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
         options["angles"] = density.circles
         run = Chains(initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, **options)
+        engine.excuse = run.excuse
         if isinstance(engine, workers.Elsewhere):
             engine.meanwhile = run.ahead
         with Progress(progressbar, run, max_evaluations, target_ess) as progress:

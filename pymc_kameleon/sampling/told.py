@@ -17,7 +17,7 @@ from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.prior_scale import bounded_names, finite_ends
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.verdict import convergence
-from pymc_kameleon.verdict.report import NO_CLIMB_OF_BOXES, report
+from pymc_kameleon.verdict.report import report
 
 _log = logging.getLogger("pymc.kameleon")
 
@@ -80,11 +80,14 @@ def attributes_of(run: Chains, model: pm.Model, density: LogDensity, seconds: fl
 
 
 def _why_no_climb(run: Chains, density: LogDensity) -> str:
-    if isinstance(density, FactoredDensity):
-        return NO_CLIMB_OF_BOXES
     if not run.plan.climb:
         return "none begins under noise"
-    if "arrival" not in run.evaluated.move:
+    if isinstance(density, FactoredDensity):
+        if len(run.angles):
+            return "where black boxes are learned one by one none begins beside angles"
+        if not len(run.far):
+            return "where black boxes are learned one by one none begins without draws of the prior, or from initvals="
+    elif "arrival" not in run.evaluated.move:
         return "none begins from known points"
     return "the evaluations did not last to see where one ends"
 

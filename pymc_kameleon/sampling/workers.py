@@ -30,11 +30,10 @@ _sent: dict[str, tuple[str, bytes]] = {}  # in a process: the last that came, fo
 class Failure(NamedTuple):
     """What a worker says of a log density that raised."""
 
-    row: int
     error: Exception
 
 
-def evaluate(digest: str, density: bytes | None, points, numbers, entropy) -> list | Failure | None:
+def evaluate(digest: str, density: bytes | None, points, numbers, entropy) -> list | None:
     """In a worker: the log densities at ``points``; None where it does not know the log density.
 
     Where black boxes are learned one by one, arrays: a log density, and what they returned.
@@ -64,10 +63,10 @@ def evaluate(digest: str, density: bytes | None, points, numbers, entropy) -> li
     return evaluate_with(known[digest], points, numbers, entropy)
 
 
-def evaluate_with(density, points, numbers, entropy) -> list | Failure:
-    """The log densities at ``points`` by ``density``; see :func:`evaluate`."""
-    values = []
-    for row, (x, number) in enumerate(zip(points, numbers, strict=True)):
+def evaluate_with(density, points, numbers, entropy) -> list:
+    """The log densities at ``points`` by ``density``, or failures; see :func:`evaluate`."""
+    values: list = []
+    for x, number in zip(points, numbers, strict=True):
         if entropy is not None:
             # the streams of one evaluation: the same wherever it is made
             stream = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(number,)))
@@ -77,7 +76,7 @@ def evaluate_with(density, points, numbers, entropy) -> list | Failure:
             outputs = getattr(density, "outputs", None)
             values.append(value if outputs is None else np.concatenate([[value], outputs]))
         except Exception as error:
-            return Failure(row, _portable(error))
+            values.append(Failure(_portable(error)))
     return values
 
 
@@ -98,7 +97,28 @@ class EvaluationError(RuntimeError):
         self.point, self.error = point, error
 
 
-class Here:
+class Engine:
+    """Evaluates points.
+
+    Attributes
+    ----------
+    excuse : callable
+        Says of a point at which the log density raised what stands there instead; None where that ends the run.
+    """
+
+    excuse: Callable[[np.ndarray], Any] = staticmethod(lambda point: None)
+
+    def checked(self, points: Sequence[np.ndarray], found: list) -> list:
+        """What was found, if no point that matters raised."""
+        for k, value in enumerate(found):
+            if isinstance(value, Failure):
+                found[k] = self.excuse(points[k])
+                if found[k] is None:
+                    raise EvaluationError(points[k], value.error) from value.error
+        return found
+
+
+class Here(Engine):
     """Evaluates in this process, one point after the other.
 
     Parameters
@@ -114,10 +134,11 @@ class Here:
 
     def __call__(self, points: Sequence[np.ndarray], first: int) -> list[float]:
         """The log densities at ``points``, the evaluations ``first``, ``first`` + 1, ... of the run."""
-        return _checked(points, evaluate_with(self.density, points, range(first, first + len(points)), self.entropy))
+        numbers = range(first, first + len(points))
+        return self.checked(points, evaluate_with(self.density, points, numbers, self.entropy))
 
 
-class Vectorized:
+class Vectorized(Engine):
     """Evaluates all points of a round in one call.
 
     Parameters
@@ -137,7 +158,9 @@ class Vectorized:
         try:
             values = self.batched(np.array(points))
         except Exception as error:
-            _checked(points, evaluate_with(self.density, points, range(len(points)), None))
+            found = evaluate_with(self.density, points, range(len(points)), None)
+            if any(isinstance(value, Failure) for value in found):
+                return self.checked(points, found)
             raise error from None  # no single point raises
         if values.ndim == 0 or len(values) != len(points) or values.ndim > 1 + hasattr(self.density, "alone"):
             raise ValueError(
@@ -159,7 +182,7 @@ class Vectorized:
             )
 
 
-class Elsewhere:
+class Elsewhere(Engine):
     """Evaluates by an executor.
 
     Parameters
@@ -230,10 +253,7 @@ class Elsewhere:
             time.sleep(START * len(parts))  # threads of this process begin first: the interpreter is one
             self.meanwhile(lambda: all(future.done() for future in futures))
         found = self._gathered(futures, points, first, parts)
-        return [
-            value for part, values in zip(parts, found, strict=True)
-            for value in _checked(points[part], values)
-        ]  # fmt: skip
+        return self.checked(points, [value for values in found for value in values])
 
     def _gathered(self, futures, points, first, parts):
         """What every part's future brings; a part is submitted again at once by a worker that lacks the log density."""
@@ -299,9 +319,3 @@ def count_workers(executor) -> int:
 def _parts(n, workers):
     size = max(1, math.ceil(n / workers))
     return [slice(begin, begin + size) for begin in range(0, n, size)]
-
-
-def _checked(points, found):
-    if isinstance(found, Failure):
-        raise EvaluationError(points[found.row], found.error) from found.error
-    return found

@@ -18,16 +18,12 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
 from pymc_kameleon.samplers.arrival import search
-from pymc_kameleon.samplers.arrival.phase import default_budget
+from pymc_kameleon.samplers.arrival.state import LONG, default_budget
 from pymc_kameleon.samplers.life import LOOKS, Life
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.steps.factors.black_boxes import differentiable
 
 DRAWS = 100
-# evaluations of a climb an unknown, or for 8 if there are fewer, where a surrogate knows scales. Without it climbs took
-# up to all of 1000 tuning draws of hierarchies of 10 to 17 unknowns, and one chain of four spoilt the run; 6 and 25 are
-# no better
-LONG = 12
 BESIDE, ELSEWHERE = 10, 40  # tries where the initial point has no density: PyMC jitters ten times for NUTS
 
 

@@ -38,9 +38,8 @@ class Found(NamedTuple):
     ends_are_known: bool  # where priors end
     biased: str  # noisy factors, where no step of this package kept their estimates
     derived: tuple[Worst, ...] = ()  # heavy tails of deterministics: of a ratio, whatever the priors are
-    endless: tuple[
-        Worst, ...
-    ] = ()  # what the model says to have no mean; of Pareto k inf where the posterior is improper
+    # what the model says to have no mean (Pareto k 1) or sd; of k inf where the posterior is improper
+    endless: tuple[Worst, ...] = ()
 
 
 def find(
@@ -100,7 +99,8 @@ def in_short(found: Found) -> Iterator[str]:
     if found.endless and found.endless[0].value == np.inf:
         yield f"the posterior is improper, nothing bounds {found.endless[0].name}"
     elif found.endless:
-        yield f"{found.endless[0].name} has no mean, its prior's tail is all that ends it"
+        lacks = "mean" if found.endless[0].value > 0.95 else "standard deviation"
+        yield f"{found.endless[0].name} has no {lacks}, its prior's tail is all that ends it"
     if found.heavy:
         yield f"the tails of {found.heavy[0].name} are heavy, and its mean is not to be trusted"
     if found.cut:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.logprob.transforms import LogTransform
+from pymc.logprob.transforms import IntervalTransform, LogTransform
 from pymc.model.transform.conditioning import remove_value_transforms
 
 FAMILIES = (
@@ -29,7 +29,7 @@ FAMILIES = (
 
 
 def tails(model: pm.Model, posterior: Any) -> list[tuple[str, str, float]]:
-    """(Name, "lower" or "upper", Pareto k) of what has no mean: k is inf where a flat prior makes it improper.
+    """(Name, "lower" or "upper", Pareto k) of what has no sd: k is 1 without a mean, inf of a flat prior, improper.
 
     ``posterior`` has the draws of all of the model's unknowns. Three evaluations of the model for each element that has
     such a prior, of twenty of a variable at most; nothing where the model cannot be asked.
@@ -51,9 +51,12 @@ def tails(model: pm.Model, posterior: Any) -> list[tuple[str, str, float]]:
 
 
 def _is_asked(model, rv):
-    """Not what has a transform of the user's: it may have ends that its distribution has not."""
-    transform = model.rvs_to_transforms.get(rv)
-    return type(rv.owner.op).__name__ in FAMILIES and (transform is None or isinstance(transform, LogTransform))
+    """Not what has another transform: one of the user's may have ends that its distribution has not."""
+    transform, open_above = model.rvs_to_transforms.get(rv), False
+    if isinstance(transform, IntervalTransform):  # Pareto's
+        open_above = transform.args_fn(*rv.owner.inputs)[1] is None
+    known = transform is None or isinstance(transform, LogTransform) or open_above
+    return known and type(rv.owner.op).__name__ in FAMILIES
 
 
 def _without_transforms(model):
@@ -80,8 +83,9 @@ def _of(name: str, model: pm.Model, log_density: Any, posterior: Any) -> Iterato
             moved[index] = centre + times * reach
             heights.append(float(log_density({**point, name: moved})))
         slope = (heights[2] - heights[1]) / math.log(10.0)
-        # of Cauchy's density it is -2, and of none that has a mean; where it was steeper before, no mass is out there
-        if slope > -2.05 and heights[1] > heights[0] - 2.0 * math.log(100.0) - 4.0:
+        # of t's density with one degree of freedom it is -2, with two -3, and of none that has an sd; where it was
+        # steeper before, no mass is out there
+        if slope > -3.05 and heights[1] > heights[0] - max(-slope, 2.0) * math.log(100.0) - 4.0:
             at = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
             k = math.inf if flat else -1.0 / (1.0 + min(slope, -1.5))
             yield f"{name}[{at}]" if index else name, "lower" if reach < 0.0 else "upper", k

@@ -22,9 +22,6 @@ SHOWN = 3  # chains that are named, of those that are where the others are not
 ALL_MODES = (
     'pk.sample(step=pk.KamiltonianStep(learn="all"), initvals="prior"), which jumps between modes that its starts reach'
 )
-NO_CLIMB_OF_BOXES = (
-    "none begins where black boxes are learned one by one (with learn='all', at more evaluations, one does)"
-)
 
 
 def report(idata: Any, model: Any = None) -> str:
@@ -128,8 +125,8 @@ def _of(attributes: dict[str, Any], derived: tuple[doubts.Worst, ...]) -> str:
     part = ""
     if _failing(attributes) > advice.FAILING_TUNING:
         part = "of what the model can evaluate"
-    # nothing has looked for others: chains from around the initial point were all in one of two
-    elif "factors" in attributes and not attributes.get("looked"):
+    # little has looked for others: chains from around the initial point were all in one of two
+    elif "factors" in attributes and not attributes.get("looked") and _missed(attributes) > 0.5:
         part = "of the mode that these chains are in"
     return ", ".join(filter(None, (said, part)))
 
@@ -231,13 +228,18 @@ def _control_variates(idata: Any) -> Iterator[str]:
         yield f"It {may if gate.is_open else 'is no control variate, pk.expectations would refuse'}: {gate.why}"
 
 
+def _missed(attributes: dict[str, Any]) -> float:
+    """The largest basin that climbs would have missed in one run of twenty: its share of the starts."""
+    met = int(attributes.get("climbs_met", 0))
+    return 1.0 - 0.05 ** (1.0 / met) if met else 1.0
+
+
 def _modes(idata: Any, attributes: dict[str, Any], judged: convergence.Judgement) -> Iterator[str]:
     """What climbs exclude; how many are known, how often chains changed, and what share of the draws is in each."""
     if (met := int(attributes.get("climbs_met", 0))) and convergence.has_converged(judged):
-        basin = f"{1.0 - 0.05 ** (1.0 / met):.0%}"
         yield (
-            f"{met} of {int(attributes['climbs'])} climbs met: at 95 % no basin with more than {basin} of the starts "
-            "is missing."
+            f"{met} of {int(attributes['climbs'])} climbs met: at 95 % no basin with more than "
+            f"{_missed(attributes):.0%} of the starts is missing."
         )
     known = int(attributes.get("modes", 1))
     if known < 2:

@@ -35,7 +35,7 @@ def separated(prior):
 ALONG = np.random.default_rng(1).standard_normal((4, 200, 2)) * [5.0, 1.0] + [20.0, 0.0]
 HEAVY = {
     "cauchy": (lambda n: pm.Cauchy(n, 0.0, 2.5, shape=2), 1.0), "t, 1": (lambda n: pm.StudentT(n, 1.0, shape=2), 1.0),
-    "flat": (lambda n: pm.Flat(n, shape=2), np.inf),
+    "t, 2": (lambda n: pm.StudentT(n, 2.0, shape=2), 0.5), "flat": (lambda n: pm.Flat(n, shape=2), np.inf),
 }  # fmt: skip
 LIGHT = {
     "normal": lambda n: pm.Normal(n, 0.0, 100.0, shape=2), "t, 3": lambda n: pm.StudentT(n, 3.0, shape=2),
@@ -44,7 +44,7 @@ LIGHT = {
 
 
 @pytest.mark.parametrize("name", HEAVY)
-def test_a_prior_without_a_mean_that_is_all_that_ends_the_posterior_is_found(name):
+def test_a_prior_without_an_sd_that_is_all_that_ends_the_posterior_is_found(name):
     """The draws' own tails are a normal's; along the other coefficient the data end the posterior."""
     prior, k = HEAVY[name]
     model = separated(prior)
@@ -54,7 +54,7 @@ def test_a_prior_without_a_mean_that_is_all_that_ends_the_posterior_is_found(nam
 
 
 @pytest.mark.parametrize("name", LIGHT)
-def test_a_prior_with_a_mean_is_not(name):
+def test_a_prior_with_an_sd_is_not(name):
     model = separated(LIGHT[name])
     assert endless.tails(model, drawn(model, b=ALONG)) == []
 
@@ -89,6 +89,14 @@ def test_what_the_user_has_put_an_end_to_is_not():
     assert sorted(name for name, *_ in found) == ["b", "v"]  # a start of the user's is none of that
     assert all(np.isfinite(k) for *_, k in found)
     assert model.rvs_to_initial_values[model["b"]] is not None
+
+
+def test_what_has_a_lowest_end_is_asked():
+    with pm.Model() as model:
+        pm.Pareto("s", 1.5, 1.0)
+    ((name, side, k),) = endless.tails(model, drawn(model, s=1.0 + np.random.default_rng(0).pareto(1.5, (4, 200))))
+    assert (name, side) == ("s", "upper")
+    assert k == pytest.approx(1.0 / 1.5, rel=0.05)
 
 
 def test_what_nothing_depends_on_is_improper():

@@ -489,6 +489,9 @@ def test_without_a_look_at_other_modes_the_verdict_is_of_one():
     assert "of the mode" not in pk.report(of_step(boxes | {"other_mode": [0.0, math.nan, 0.0, 0.0]}))
     assert re.search(r"every mean within \d+%, of the mode that these chains are in\.", pk.report(of_step(boxes)))
     assert "of the mode" not in pk.report(of_step(LEARNED))
+    pooled = {"factors": 1, "worst_factor": "solver", "climbs": 5}
+    assert "of the mode" in pk.report(run(climbs_met=4, **pooled))  # of half of the starts nothing is known
+    assert "of the mode" not in pk.report(run(climbs_met=5, **pooled))
     advice = 'if there are several modes, pk.sample(step=pk.KamiltonianStep(learn="all"), initvals="prior")'
     assert advice in pk.report(of_step(boxes, shift=30.0))
     assert advice not in pk.report(of_step(LEARNED, shift=30.0))

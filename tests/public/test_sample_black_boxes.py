@@ -11,6 +11,7 @@ from scipy.stats import norm
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
 from pymc_kameleon.samplers.pooled.checks import audits
+from pymc_kameleon.samplers.pooled.plan import LOOKING
 from pymc_kameleon.sampling import arguments, workers
 from pymc_kameleon.steps.known_points import known_points
 from tests.public.test_sample import evaluated_here, fork, sample
@@ -58,14 +59,14 @@ def test_it_learns_black_boxes_one_by_one_and_says_so(step, idata):
     assert stats["accept"].values.mean() > 0.8  # each of them is a quadratic in one unknown
     text = pk.report(idata)
     assert f"of {GROUPS} black boxes, one by one" in text
-    assert "No climb has ended that could tell of other modes: none begins where black boxes are learned" in text
+    assert "No climb has ended that could tell of other modes: the evaluations did not last" in text
+    assert "of the mode that these chains are in" in text or not text.startswith("Usable")
 
 
 def test_every_second_chain_begins_at_a_draw_of_the_prior(model, step):
-    """No look for other modes begins: around one point all of them would be in one of two mirrored modes."""
-    initial, starts, _, draws = arguments.starts_of(model, step, "jitter", 8, 1)
-    entered = [step.density.enter(x) for x in draws]
-    assert all(any(np.array_equal(x, y) for y in entered) for x in starts[::2])
+    """Around one point all of them would be in one of two mirrored modes, and few evaluations have no look."""
+    initial, starts, _, far = arguments.starts_of(model, step, "jitter", 8, 1)
+    assert all(any(np.array_equal(x, y) for y in far) for x in starts[::2])
     around = arguments.starts_of(model, step, {}, 8, 1)[1]  # where the user says
     assert (np.abs(np.concatenate([around, starts[1::2]]) - initial) <= 1.0).all()
 
@@ -81,6 +82,84 @@ def test_no_chain_begins_at_a_draw_that_overflows(model, step, monkeypatch):
     starts = arguments.starts_of(model, step, "jitter", 8, 1)[1]
     assert np.isfinite(starts).all()
     assert len(calls) > 4
+
+
+def mirrored(box=lambda a: a**2 + np.zeros(2)):
+    """An eighth of the mass is at -3; chains from draws of the prior come to +3 with the others, most of them."""
+    with pm.Model() as model:
+        pm.Normal("y", BlackBox(box, pt.dvector)(pm.Normal("a", 2.0, 2.0)), 0.5, observed=[9.0, 9.5])
+    return model
+
+
+@pytest.fixture
+def around(monkeypatch):
+    """All chains begin around the initial point."""
+    original = arguments.starts_of
+
+    def starts_of(model, step, initvals, *others):
+        initial, starts, scale, _ = original(model, step, {}, *others)
+        return initial, starts, scale, original(model, step, initvals, *others)[3]
+
+    monkeypatch.setattr(arguments, "starts_of", starts_of)
+
+
+def looked(model, **options):
+    return sample(model, pk.KamiltonianStep(model=model), **{"max_evaluations": 1200, "chains": 4, **options})
+
+
+@pytest.mark.usefixtures("around")
+def test_a_mode_without_chains_is_looked_for():
+    """Without a look this run is usable and an eighth of the mass nowhere: R-hat compares what all chains have."""
+    idata = looked(mirrored())
+    assert (idata["posterior"]["a"].values > 0.0).all()
+    assert "a climb ended where no draws are, at a = -" in pk.report(idata).splitlines()[0]
+    assert (idata["evaluations"]["_move"].values == "look").sum() <= LOOKING * 1200
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"initvals": {"a": 2.0}}, "none begins without draws of the prior, or from initvals="),
+        ({"initvals": [{"a": 2.0}] * 4}, "none begins without draws of the prior, or from initvals="),
+        ({"max_evaluations": 200, "draws": 10}, "the evaluations did not last"),
+    ],
+)
+def test_where_nothing_looks_the_verdict_is_of_one_mode(options, said):
+    idata = looked(mirrored(), **options)
+    assert "look" not in idata["evaluations"]["_move"].values
+    text = pk.report(idata)
+    assert said in text
+    assert "of the mode that these chains are in" in text or not text.startswith("Usable")
+
+
+@pytest.mark.usefixtures("around")
+def test_a_box_that_raises_in_a_look_ends_no_run():
+    def box(a):
+        if a < 0.0:
+            raise ZeroDivisionError
+        return a**2 + np.zeros(2)
+
+    idata = looked(mirrored(box))
+    looks = idata["evaluations"].isel(evaluation=idata["evaluations"]["_move"].values == "look")
+    raised = looks["a"].values < 0.0
+    assert raised.any()
+    assert np.isneginf(looks["_log_density"].values[raised]).all()
+    assert np.isnan(looks["_outputs"].values[raised]).all()
+    assert np.isfinite(looks["_log_density"].values[~raised]).all()
+
+
+@pytest.mark.usefixtures("around")
+def test_a_box_that_raises_at_a_draw_ends_the_run():
+    calls: list = []
+
+    def box(a):
+        calls.append(a)
+        if len(calls) > 800:  # of 1,200
+            raise ZeroDivisionError
+        return a**2 + np.zeros(2)
+
+    with pytest.raises(ZeroDivisionError):
+        looked(mirrored(box))
 
 
 def test_without_a_prior_to_draw_from_all_begin_around_one_point():

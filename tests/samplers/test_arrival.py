@@ -11,8 +11,8 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.arrival import model as arrival_model
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival.search import Doubt, look_every
+from pymc_kameleon.samplers.arrival.state import LONG
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep, KamiltonianStep
-from pymc_kameleon.steps.prior_scale import LONG
 from pymc_kameleon.steps.told import watch
 from tests.step_tester import CASES, NO_BLAS, begin, drive, make, sample
 

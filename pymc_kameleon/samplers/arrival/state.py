@@ -94,6 +94,12 @@ class State(NamedTuple):
         return float(self.log_densities[self.handed])
 
 
+# Evaluations of a long climb, an unknown. Where a surrogate knows scales none goes on for longer (but of fewer than 8
+# unknowns for those of 8): of a hierarchy no quadratic comes true, climbs took up to all of 1000 tuning draws of 10 to
+# 17 unknowns, and one chain of four spoilt the run; 6 and 25 are no better.
+LONG = 12
+
+
 def default_budget(d: int) -> int:
     """Evaluations that are always enough where anything is: the metric, d (d + 1) / 2 numbers, may have to be learned
     more than once on the way.

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from pymc_kameleon.samplers.arrival import phase as arrival
-from pymc_kameleon.samplers.pooled.checks import audits, probes
-from pymc_kameleon.samplers.pooled.checks.looks import Looks
+from pymc_kameleon.samplers.arrival.state import LONG
+from pymc_kameleon.samplers.pooled import climbs
+from pymc_kameleon.samplers.pooled.checks import audits, looks, probes
 from pymc_kameleon.samplers.pooled.drawing import Drawing, Request
 
 
@@ -51,10 +52,10 @@ class Production:
             self.due += self._probes() + self._audits()
         # always n places, whatever is left: a run that is made longer goes on from the same points
         beside, self.due = self.due[:n], self.due[n:]
-        looks = chains.looks.ask(drawing.rows, n - len(beside))
-        beside += [Request(x, -1, "look") for x in looks]
+        places = chains.looks.ask(drawing.rows, n - len(beside))
+        beside += [Request(x, -1, "look") for x in places]
         asked = drawing.ask(n - len(beside))
-        self.needed, self.looked = len(asked), len(asked) + len(beside) - len(looks)
+        self.needed, self.looked = len(asked), len(asked) + len(beside) - len(places)
         return asked + beside
 
     def _probes(self):
@@ -86,16 +87,21 @@ class Production:
 
 def _looks(chains):
     """At the ends of the climbs, and at starts: far ones, and of chains that made none."""
-    made = chains.climbs
-    if made is None:
-        return chains.looks
-    spent = int(np.isin(chains.evaluated.move, ("arrival", "between")).sum())
-    first = made.climbs[0]
+    plan, evaluated = chains.plan, chains.evaluated
+    made = () if chains.climbs is None else chains.climbs.climbs
+    few = looks.FEW
+    if not made:
+        few = min(climbs.FEW, plan.looking // (LONG * len(chains.initial)))
+        by_themselves = chains.learner.sampler.climbs_by_itself and plan.climb and len(chains.far)
+        # one that climbs by itself stays on the whole line, where an angle's next period would be another mode
+        if few < looks.FEW or not by_themselves or len(chains.angles):
+            return chains.looks
+    spent = int(np.isin(evaluated.move, ("arrival", "between")).sum())
     others = [x for k, x in enumerate(chains.starts) if k not in chains.leaders]
     more = [
-        arrival.init(first.positions[0], float(first.log_densities[0]), scale=chains.scale, start=x)
+        arrival.init(evaluated.positions[0], float(evaluated.log_densities[0]), scale=chains.scale, start=x)
         for x in (*chains.far, *others)
     ]
-    everyone = [*made.climbs, *more]
-    left = max(chains.plan.looking - spent, len(made.climbs))  # whether an end is met takes one
-    return Looks(chains.rng.spawn(len(everyone)), everyone, left)
+    everyone = [*made, *more]
+    left = max(plan.looking - spent, len(made))  # whether an end is met takes one
+    return looks.Looks(chains.rng.spawn(len(everyone)), everyone, left, few)

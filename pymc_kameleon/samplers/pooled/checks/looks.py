@@ -97,10 +97,12 @@ class Looks:
         As they ended, or before they begin.
     left : int
         Evaluations at most.
+    few : int
+        Climbs side by side.
     """
 
-    def __init__(self, rngs: list[np.random.Generator], climbs: list[arrival.State], left: int):
-        self.rngs, self.climbs, self.left = rngs, list(climbs), left
+    def __init__(self, rngs: list[np.random.Generator], climbs: list[arrival.State], left: int, few: int = FEW):
+        self.rngs, self.climbs, self.left, self.few = rngs, list(climbs), left, few
         self.draws: Draws | None = None
         self.wanted: list[int] = []
         self.finished: list[int] = []  # of those, the ones that ended where draws are missing, and climb on
@@ -141,7 +143,7 @@ class Looks:
         for k in sorted(ended, key=lambda k: -mass(self.climbs[k]))[:free]:
             self.climbs[k] = arrival.leave(self.climbs[k])  # near a top, not there yet
             self.finished.append(k)
-        return [k for k in self.finished if k in going] or [k for k in going if k not in ended][:FEW]
+        return [k for k in self.finished if k in going] or [k for k in going if k not in ended][: self.few]
 
     def _is_met(self, k):
         """Whether draws are near, or too low a log density says that none have to be."""
