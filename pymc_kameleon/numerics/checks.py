@@ -1,6 +1,7 @@
 """Options outside their domain are refused, with the name, the value and what is right: one sentence each."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,19 @@ def at_least(least: float, **values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value >= least):
             raise ValueError(f"{name} must be at least {least:g}, got {value!r}.")
+
+
+def called(k: int, **functions: Callable[[int], float]) -> float:
+    """What an option that is a function of a whole number returns at ``k``."""
+    ((name, function),) = functions.items()
+    try:
+        found = function(k)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise TypeError(f"{name} must be a function that returns a number; at {k} it raised {said}") from error
+    if not isinstance(found, (int, float, np.number)):
+        raise ValueError(f"{name} must be a function that returns a number, got {found!r} at {k}.")
+    return float(found)
 
 
 def shaped(dim: int, **values: Any) -> None:

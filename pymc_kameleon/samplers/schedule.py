@@ -15,8 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
+from pymc_kameleon.numerics.checks import called
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import NEVER, NOTHING, Sampler
 
@@ -94,7 +93,7 @@ def clock(inner: Sampler, state: Any) -> tuple[str, int, bool]:
 
 def probability(schedule: str | Callable[[int], float], t: int) -> float:
     """p_t."""
-    found = SCHEDULES[schedule](t) if isinstance(schedule, str) else schedule(t)
-    if not (np.isscalar(found) and 0.0 <= found <= 1.0):
+    found = called(t, schedule=SCHEDULES[schedule] if isinstance(schedule, str) else schedule)
+    if not 0.0 <= found <= 1.0:
         raise ValueError(f"schedule must be in [0, 1] at every t, got {found!r} at t = {t}.")
-    return float(found)
+    return found

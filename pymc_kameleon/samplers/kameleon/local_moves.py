@@ -21,7 +21,7 @@ import numpy as np
 
 from pymc_kameleon.kernels import Kernel, KernelName, get_kernel, median_distance
 from pymc_kameleon.numerics import history
-from pymc_kameleon.numerics.checks import at_least, positive, share
+from pymc_kameleon.numerics.checks import at_least, called, positive, share
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
 from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
@@ -234,8 +234,9 @@ class LocalMoves(Sampler):
     def rate_at(self, moves: int) -> float:
         """Of the Robbins-Monro step after the ``moves``-th local move."""
         if callable(self.rate):
-            at_least(0.0, rate=self.rate(moves))
-            return self.rate(moves)
+            rate = called(moves, rate=self.rate)
+            at_least(0.0, rate=rate)
+            return rate
         trial = TRIAL if self.rate == "trial" else 0
         if self.rate == "renewed" or moves <= trial:
             return 2.0 * moves**-adaptive_metropolis.RATE_EXPONENT
@@ -296,7 +297,7 @@ class LocalMoves(Sampler):
 
     def gamma_after(self, learned: int) -> float | None:
         """Gamma as given, when the covariance has been learned ``learned`` times."""
-        return float(self.gamma(learned)) if callable(self.gamma) else self.gamma
+        return called(learned, gamma=self.gamma) if callable(self.gamma) else self.gamma
 
 
 def whiten(state: State, states: np.ndarray) -> np.ndarray:
