@@ -651,6 +651,16 @@ MUTATIONS = [
              "a box that raises in a look ends the run", "public/test_sample_black_boxes.py -k raises"),
     Mutation("samplers/pooled/chains", "(r.position for r in self._asked if r.move == \"look\")", "(r.position for r in self._asked)",
              "a box that raises at a draw is none", "public/test_sample_black_boxes.py -k raises"),
+    Mutation("samplers/pooled/production", "first = int(np.argmax(np.isfinite(evaluated.log_densities)))", "first = 0",
+             "looks begin at a start without a density", "public/test_sample_black_boxes.py -k look"),
+    Mutation("samplers/kamiltonian/factors/learning", "linear[same], result[same] = before[same], np.square(before[same])", "pass",
+             "an error of a sum of squares costs nothing", "steps/test_sums_of_squares.py"),
+    Mutation("surrogates/factors/regression", "        sign=np.array([_sign(slopes[layout.outputs_of(k)]) for k in range(layout.size)]),", "        sign=layout.added.astype(float),",
+             "a sum of squares falls for ever", "steps/test_sums_of_squares.py"),
+    Mutation("steps/factors/black_boxes", "if len(users) != 1 or", "if len(users) != 9 or", "a chi-squared is a prediction", "steps/test_black_boxes.py"),
+    Mutation("steps/factors/black_boxes", 'name in ("mul", "neg", "log", "add", "sub", "identity")', 'name in ("mul", "neg", "log", "add", "sub", "identity", "sqr", "pow")',
+             "a prediction is a log likelihood", "steps/test_black_boxes.py"),
+    Mutation("steps/factors/black_boxes", "elsewhere = ancestors([*often, *(v", "elsewhere = ancestors([*(v", "what is broadcast is added once", "steps/test_black_boxes.py"),
     Mutation("verdict/report", "and _missed(attributes) > 0.5:", "and False:", "one climb vouches for all", "public/test_report.py -k verdict_is_of_one"),
 ]  # fmt: skip
 

@@ -116,6 +116,22 @@ def test_a_mode_without_chains_is_looked_for():
     assert (idata["evaluations"]["_move"].values == "look").sum() <= LOOKING * 1200
 
 
+@pytest.mark.usefixtures("around")
+def test_looks_begin_where_there_is_a_density(monkeypatch):
+    """A drift-diffusion likelihood is 0 where its delay is longer than a response: at the first chain's start, say."""
+    original = arguments.starts_of
+
+    def starts_of(*args):
+        initial, starts, *others = original(*args)
+        starts[0] = 9.0
+        return initial, starts, *others
+
+    monkeypatch.setattr(arguments, "starts_of", starts_of)
+    idata = looked(mirrored(lambda a: (a**2 if a < 8.0 else np.nan) + np.zeros(2)))
+    assert idata["evaluations"]["_log_density"].values[0] == -np.inf
+    assert "a climb ended where no draws are" in pk.report(idata).splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

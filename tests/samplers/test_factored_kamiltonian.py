@@ -66,7 +66,7 @@ def quadratics(coefficients, *, radius, centre=0.0, scale=1.0, added=True, strai
     return Emulator(
         inputs=np.arange(k + 1), outputs=np.arange(k + 1), centre=np.zeros(k) + centre, scale=np.ones(k) * scale,
         knots=np.tile([-np.inf, np.inf], (k, 1)), whitening=np.ones((k, 1, 1)), radius=np.ones(k) * radius,
-        added=np.full(k, added), first=np.arange(0, n + 1, 3), variables=np.zeros((n, 3), dtype=np.int64),
+        sign=np.full(k, float(added)), first=np.arange(0, n + 1, 3), variables=np.zeros((n, 3), dtype=np.int64),
         powers=np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * k), coefficients=np.ravel(coefficients).astype(float),
         start=np.arange(0, n + 1, 3), splines=assemble([None] * k, 1), straight=straight,
     )  # fmt: skip
@@ -439,8 +439,8 @@ def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
     assert learn.is_lost(toy, surface, path, learning) == lost
     assert not learn.is_lost(toy, surface, None, learning)
     assert not learn.is_lost(toy, surface, path, looked_at([-1.0] * 100)[1])  # the next fit may know
-    toy.layout = Layout(np.arange(3), np.arange(3), np.zeros(2, dtype=bool))
-    assert not learn.is_lost(toy, surface, path, learning)  # splines are for log likelihoods
+    predictions = surface._replace(emulator=surface.emulator._replace(sign=np.zeros(2)))
+    assert not learn.is_lost(toy, predictions, path, learning)  # splines are for log likelihoods
 
 
 def test_after_a_peak_every_fit_is_careful(monkeypatch):

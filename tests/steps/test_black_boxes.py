@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.ops import wrap_py
 
-from pymc_kameleon import NoisyLogLikelihood
+from pymc_kameleon import KamiltonianStep, NoisyLogLikelihood
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut
 from tests.support.hierarchies import BlackBox, curves, schools
@@ -81,13 +81,60 @@ def test_one_total_and_one_vector():
 def test_where_a_log_likelihood_does_more_than_add():
     with pm.Model() as model:
         x = pm.Normal("x")
-        once = square(x)
-        pm.Potential("scaled", 2.0 * once)
+        pm.Potential("squared", square(x) ** 2)
         vector = BlackBox(lambda x: -np.square(x) * np.ones(3), pt.dvector)(x + 1.0)
         pm.Potential("broadcast", vector + square(x + 2.0))
     found = cut(model)
     added = {str(b.outputs[0].type.shape) + b.factor: a for b, a in zip(found.boxes, found.added, strict=True)}
-    assert added == {"()scaled": False, "(None,)broadcast": True, "()broadcast": False}
+    assert added == {"()squared": False, "(None,)broadcast": True, "()broadcast": False}
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        lambda o: -0.5 * o, lambda o: -o / 2.0, lambda o: 3.0 - o, lambda o: pt.log(o), lambda o: -7.0 * pt.log(o),
+        lambda o: pt.squeeze(-0.5 * o[None]), lambda o: pt.stack([o])[0],
+    ],
+)  # fmt: skip
+def test_a_log_likelihood_is_known_however_it_is_returned(term):
+    """A chi-squared is no prediction: its polynomial would be believed where nobody was."""
+    number = BlackBox(lambda x: np.array(1.0 + np.square(x).sum()))
+    array = BlackBox(lambda x: np.array([1.0 + np.square(x).sum()]), pt.dvector)
+    for box in (number, lambda x: array(x)[0]):
+        with pm.Model() as model:
+            x = pm.Normal("x", shape=2)
+            pm.Potential("y", term(box(x)))
+            pm.Potential("z", term(box(x + 1.0)))
+        found = cut(model)
+        assert found.added == [True, True]
+        assert all(b.outputs[0].type.shape in ((), (1,)) for b in found.boxes)
+        value, v = KamiltonianStep(model=model).density, np.array([0.3, -0.4])
+        assert value(v) == pytest.approx(float(model.compile_logp()({"x": v})))
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        lambda o: -0.5 * (o - 1.0) ** 2, lambda o: o * pt.log(o), lambda o: pm.math.exp(-o), lambda o: 1.0 / o,
+        lambda o: o * o,
+    ],
+)  # fmt: skip
+def test_a_prediction_stays_one(term):
+    with pm.Model() as model:
+        pm.Potential("y", term(square(pm.Normal("x"))))
+    found = cut(model)
+    assert found.added == [False]
+    assert isinstance(found.boxes[0].outputs[0].owner.op, type(square))
+
+
+def test_of_an_array_all_are_learned_where_more_than_one_is_used():
+    box = BlackBox(lambda x: np.array([x, 2.0 * x]), pt.dvector)
+    with pm.Model() as model:
+        o = box(pm.Normal("x"))
+        pm.Potential("y", o[0] - o[1])
+    found = cut(model)
+    assert found.boxes[0].outputs[0].type.ndim == 1
+    assert found.added == [False]
 
 
 def test_nested_black_boxes_are_learned_in_the_unknowns():

@@ -98,10 +98,9 @@ def _looks(chains):
             return chains.looks
     spent = int(np.isin(evaluated.move, ("arrival", "between")).sum())
     others = [x for k, x in enumerate(chains.starts) if k not in chains.leaders]
-    more = [
-        arrival.init(evaluated.positions[0], float(evaluated.log_densities[0]), scale=chains.scale, start=x)
-        for x in (*chains.far, *others)
-    ]
+    first = int(np.argmax(np.isfinite(evaluated.log_densities)))
+    point, value = evaluated.positions[first], float(evaluated.log_densities[first])
+    more = [arrival.init(point, value, scale=chains.scale, start=x) for x in (*chains.far, *others)]
     everyone = [*made, *more]
     left = max(plan.looking - spent, len(made))  # whether an end is met takes one
     return looks.Looks(chains.rng.spawn(len(everyone)), everyone, left, few)

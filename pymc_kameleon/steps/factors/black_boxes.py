@@ -5,7 +5,7 @@ black box. An Op is skipped if it does not depend on the unknowns, or depends on
 gradient is merely expensive can be declared by name.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pytensor.gradient import DisconnectedType, NullType
@@ -15,6 +15,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import Subtensor
 
 
 class Unsplittable(Exception):
@@ -76,7 +77,8 @@ def find_boxes(terms: dict[str, Variable], unknowns: Iterable[Variable], declare
             f"expensive names {', '.join(sorted(missing))}, and the log density has no variable and no Op's class of "
             "that name that depends on the unknowns."
         )
-    return boxes
+    factors = list(terms.values())
+    return [box._replace(outputs=tuple(as_added(v, nodes, factors, dependent) for v in box.outputs)) for box in boxes]
 
 
 def has_boxes(variables: Sequence[Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()) -> bool:
@@ -104,6 +106,36 @@ def differentiable(node: Apply, arguments: Sequence[Variable]) -> bool:
     return not any(v in floats and isinstance(g.type, NullType) for v, g in zip(node.inputs, gradients, strict=True))
 
 
+def as_added(
+    output: Variable, nodes: Sequence[Apply], terms: Collection[Variable], dependent: Collection[Variable]
+) -> Variable:
+    """What of ``output`` is added to the log density: itself, its one element, -output / 2, its logarithm.
+
+    A log likelihood is often returned as a chi-squared, as a likelihood, or in an array of one number. ``output`` where
+    it enters in another way, as a prediction does. ``dependent`` is what depends on the unknowns.
+    """
+    found = output
+    while not is_added(found, terms):
+        users = [node for node in nodes if found in node.inputs]
+        if len(users) != 1 or found in terms or not _is_scaling(users[0], found, dependent):
+            return output
+        found = users[0].outputs[0]
+    return found
+
+
+def _is_scaling(node, variable, dependent):
+    """Whether a node makes a multiple, a sum with constants, an element or a logarithm of ``variable`` alone."""
+    others = [v for v in node.inputs if v is not variable]
+    if len(others) + 1 != len(node.inputs) or any(v in dependent for v in others):
+        return False
+    if isinstance(node.op, Elemwise):
+        name = str(node.op.scalar_op).lower()
+        divides = name == "true_div" and node.inputs[0] is variable
+        return divides or name in ("mul", "neg", "log", "add", "sub", "identity")
+    element = isinstance(node.op, Subtensor) and node.outputs[0].type.ndim == 0
+    return element or _only_adds(node)
+
+
 def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
     """Whether the log density is the sum of ``output``'s elements and of terms without it.
 
@@ -111,7 +143,7 @@ def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
     """
     found = 0
     for term in terms:
-        rest, leaves = [term], []
+        rest, leaves, often = [term], [], []
         while rest:
             variable = rest.pop()
             node = variable.owner
@@ -120,11 +152,12 @@ def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
             elif isinstance(node.op, Elemwise):  # what is broadcast is added more than once
                 whole = node.outputs[0].type.broadcastable
                 for v in node.inputs:
-                    (rest if v.type.broadcastable == whole else leaves).append(v)
+                    (rest if v.type.broadcastable == whole else often).append(v)
             else:
                 rest.append(node.inputs[0])
         found += sum(v is output for v in leaves)
-        if found > 1 or any(v is not output and output in ancestors([v]) for v in leaves):
+        elsewhere = ancestors([*often, *(v for v in leaves if v is not output)])
+        if found > 1 or output in elsewhere:
             return False
     return True
 

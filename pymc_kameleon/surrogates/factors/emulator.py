@@ -45,7 +45,9 @@ class Emulator(NamedTuple):
     knots: np.ndarray  # (n_w, 2): below and above which inputs level off; -inf and inf where they do not
     whitening: np.ndarray  # (K, widest, widest): R
     radius: np.ndarray  # (K,): rho
-    added: np.ndarray  # (K,), bool: whether the factor's outputs are log likelihoods
+    # (K,): of the log density's slope in a factor's outputs where it is linear in them (log likelihoods 1, sums of
+    # squares -1), else 0
+    sign: np.ndarray
     first: np.ndarray  # (K + 1,), int: factor k has the monomials ``first[k]`` to ``first[k + 1]``
     # (M, VARIABLES), int: the product of s[variable]^power; power 0 where there are fewer
     variables: np.ndarray
@@ -219,7 +221,7 @@ def _go_on(e, k, t, table, r, normal, outputs, slopes):
     _polynomial(e.variables, e.powers, e.coefficients, monomials, e.start[k], t, table, True, radial, bent)
     if e.splines.first[k] < e.splines.first[k + 1]:
         _splines(e, k, t, True, radial, bent)
-    straight = e.straight and not (e.added[k] and radial.sum() > 0.0)
+    straight = e.straight and not e.sign[k] * radial.sum() > 0.0
     beyond = (r - rho) / rho if straight else 0.0
     for j in range(n):
         outputs[j] += beyond * radial[j]

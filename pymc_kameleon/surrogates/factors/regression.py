@@ -63,6 +63,7 @@ def fit(
     here: np.ndarray,
     precision: np.ndarray,
     *,
+    slopes: np.ndarray | None = None,
     nearest: bool = False,
     careful: bool = False,
 ) -> Fit:
@@ -77,6 +78,9 @@ def fit(
         Inputs at the chain's point, which is in the trusted region at any rate.
     precision : ndarray of shape (n_o,)
         -d^2 L / do^2: what a squared error of an output costs in squared log density.
+    slopes : ndarray of shape (n_o,), optional
+        dL / do of outputs in which the log density is linear, else 0. Default 1 where outputs are added up. A factor of
+        such outputs alone is fitted as a log likelihood is: for what is high, and not rising where nobody was.
     nearest : bool
         The reference of each factor is what is nearest to ``here`` in its own inputs: for a climb.
     careful : bool
@@ -87,13 +91,14 @@ def fit(
     numpy.linalg.LinAlgError
         If some factor cannot be fitted: too few points, or too degenerate.
     """
+    slopes = layout.is_added.astype(float) if slopes is None else slopes
     usable = moderate(sample.outputs).all(axis=1) & moderate(sample.inputs).all(axis=1)
     if not usable.any():
         raise np.linalg.LinAlgError("no black box has returned a number that can be learned from")
     sample = Sample(*(a[usable] for a in sample))
-    given = (sample, reference, here, precision, nearest, careful)
+    given = (sample, reference, here, precision, slopes, nearest, careful)
     factors = [_fit_one(rng, layout, k, *given) for k in range(layout.size)]
-    return Fit(_assemble(layout, factors, not nearest), np.array([f.polynomial.error for f in factors]))
+    return Fit(_assemble(layout, factors, slopes, not nearest), np.array([f.polynomial.error for f in factors]))
 
 
 class Factor(NamedTuple):
@@ -107,18 +112,19 @@ class Factor(NamedTuple):
     polynomial: Polynomial
 
 
-def _fit_one(rng, layout, k, sample, reference, here, precision, nearest, careful) -> Factor:
+def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, nearest, careful) -> Factor:
     """Factor ``k`` in its inputs as they are; with levelled tails where they are long and that is far better."""
     columns = layout.inputs_of(k)
     w, o = sample.inputs[:, columns], sample.outputs[:, layout.outputs_of(k)]
-    added = bool(layout.added[k])
-    own = _reference(w, o, sample.log_densities, added, reference, columns, here, nearest)
+    own_slopes = slopes[layout.outputs_of(k)]
+    score = (o * own_slopes).sum(axis=1) if own_slopes.all() else None  # the log likelihood, up to a constant
+    own = _reference(w, sample.log_densities if score is None else score, reference, columns, here, nearest)
     known = reference is not None and not nearest
 
     def fitted(knots):
         return _fit_bent(
             rng, knots, bent(w, knots), bent(own, knots), bent(here[columns], knots), o,
-            precision[layout.outputs_of(k)], layout.size, added=added, nearest=nearest, known=known, careful=careful,
+            precision[layout.outputs_of(k)], layout.size, score=score, nearest=nearest, known=known, careful=careful,
         )  # fmt: skip
 
     plain = fitted(np.tile([-np.inf, np.inf], (w.shape[1], 1)))
@@ -153,15 +159,15 @@ def heaviest(weights: np.ndarray, most: int = MOST) -> np.ndarray:
     return np.sort(latest[np.argsort(-weights[latest], kind="stable")[:most]])
 
 
-def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, added, nearest, known, careful) -> Factor:
-    """One factor, whose inputs are the bent ``w``, ``own`` and ``here``."""
+def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, score, nearest, known, careful) -> Factor:
+    """One factor, whose inputs are the bent ``w``, ``own`` and ``here``; ``score`` if it is a log likelihood."""
     centre, scale, whiten = _coordinates(own)
     d = len(centre)
     s = (w - centre) / scale
     square = np.square(s @ whiten.T).sum(axis=1)
-    if added:
+    if score is not None:
         typical = np.square((own - centre) / scale @ whiten.T).sum(axis=1)
-        depth = _depth(o.sum(axis=1), square, np.quantile(typical, 0.9) if known else None)
+        depth = _depth(score, square, np.quantile(typical, 0.9) if known else None)
         weights = 1.0 / ((0.3 / np.sqrt(n_factors)) ** 2 + (0.15 * depth) ** 2)
         weights /= 1.0 + np.square(np.maximum(0.0, square / d - 9.0)) / 25.0
     elif nearest:
@@ -170,7 +176,7 @@ def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, added, neare
         weights = 1.0 / (1.0 + np.maximum(0.0, square / d - 4.0))
     weights /= weights.max()
     chosen = heaviest(weights)
-    tried = added and not nearest and d <= INPUTS and len(w) >= FEWEST
+    tried = score is not None and not nearest and d <= INPUTS and len(w) >= FEWEST
     polynomial = fit_factor(
         rng, s[chosen], o[chosen], weights[chosen], precision, GOOD / n_factors,
         (s @ whiten.T)[chosen] if tried else None,
@@ -186,7 +192,7 @@ def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, added, neare
     return Factor(knots, centre, scale, whiten, radius, polynomial)
 
 
-def _reference(w, o, log_densities, added, reference, columns_k, here, nearest):
+def _reference(w, score, reference, columns_k, here, nearest):
     """Where a factor's emulator is wanted, in its own inputs."""
     if nearest:
         d = w.shape[1]
@@ -195,7 +201,6 @@ def _reference(w, o, log_densities, added, reference, columns_k, here, nearest):
         return w[np.argsort(distance, kind="stable")[: max((d + 1) * (d + 2), 20)]]
     if reference is not None:
         return reference[:, columns_k]
-    score = o.sum(axis=1) if added else log_densities
     return w[score >= np.quantile(score, 0.5)]
 
 
@@ -220,7 +225,7 @@ def _depth(values, square, near):
     return np.maximum(0.0, level - values)
 
 
-def _assemble(layout, factors, straight):
+def _assemble(layout, factors, slopes, straight):
     fitted = [f.polynomial for f in factors]
     counts = np.array([len(p.variables) for p in fitted])
     sizes = np.array([p.coefficients.size for p in fitted])
@@ -235,7 +240,7 @@ def _assemble(layout, factors, straight):
         knots=np.concatenate([f.knots for f in factors]),
         whitening=whitening,
         radius=np.array([f.radius for f in factors]),
-        added=layout.added,
+        sign=np.array([_sign(slopes[layout.outputs_of(k)]) for k in range(layout.size)]),
         first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         variables=np.ascontiguousarray(np.concatenate([p.variables for p in fitted])),
         powers=np.ascontiguousarray(np.concatenate([p.powers for p in fitted])),
@@ -244,3 +249,9 @@ def _assemble(layout, factors, straight):
         splines=assemble([p.spline for p in fitted], layout.widest),
         straight=straight,
     )
+
+
+def _sign(slopes):
+    """That of all of them; 0 where they have none in common."""
+    signs = np.sign(slopes)
+    return float(signs[0]) if (signs == signs[0]).all() else 0.0

@@ -94,7 +94,7 @@ def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: L
     Polynomials have such peaks where they have no points. From there metric and step size would be those of the peak.
     """
     heights = learning.evaluated.log_densities
-    if path is None or len(heights) < FEWEST or not known.layout.added.any():
+    if path is None or len(heights) < FEWEST or not surface.emulator.sign.any():
         return False
     highest = heights[np.isfinite(heights)].max(initial=-np.inf)
     found = max(value(known, surface, u) for u in path[::5])
@@ -112,10 +112,10 @@ def _fit(rng, known, learning, v, nearest=False):
     sample = regression.Sample(learning.inputs.buffer[:n], evaluated.outputs, evaluated.log_densities)
     reference = None if nearest else _reference(known, learning)
     here = known.places(v, np.zeros(len(v)))[0]
-    precision = output_precision(known, v, learning)
+    precision, slopes = output_prices(known, v, learning)
     return regression.fit(
         rng, known.layout, sample, reference, here, precision,
-        nearest=nearest, careful=learning.careful,
+        slopes=slopes, nearest=nearest, careful=learning.careful,
     )  # fmt: skip
 
 
@@ -133,12 +133,17 @@ def _reference(known: Known, learning: Learning) -> np.ndarray | None:
     return None
 
 
-def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray:
-    """-d^2 L / do^2 at the outputs of the highest point so far, shape (n_o,), by differences; 1 where added."""
+def output_prices(known: Known, v: np.ndarray, learning: Learning) -> tuple[np.ndarray, np.ndarray]:
+    """(what a squared error of an output costs in squared log density, dL / do where L is linear in it), both (n_o,).
+
+    The price is -d^2 L / do^2 at the outputs of the highest point so far, by differences, and the square of the slope
+    where L is linear: where outputs are added (1), a sum of squares is multiplied by the data's unknown precision, or a
+    Poisson count is 0.
+    """
     layout = known.layout
-    result = np.ones(int(layout.outputs[-1]))
+    result, linear = np.ones(int(layout.outputs[-1])), layout.is_added.astype(float)
     if layout.added.all():
-        return result
+        return result, linear
     zero = np.zeros(len(v))
     outputs = learning.evaluated.outputs[int(np.argmax(learning.evaluated.log_densities))].copy()
     w, *_ = known.places(v, zero)
@@ -157,8 +162,10 @@ def output_precision(known: Known, v: np.ndarray, learning: Learning) -> np.ndar
         step = np.where(mine, 1e-3 * (unit + np.abs(outputs)), 0.0)
         change = before - slope(outputs + step)
         result[mine] = change[mine] / step[mine]
+        same = mine & (np.abs(change) <= 1e-9 * np.abs(before)) & np.isfinite(before)
+        linear[same], result[same] = before[same], np.square(before[same])
     least = 1e-6 / np.square(np.maximum(unit, np.abs(outputs)))
-    return np.where(np.isfinite(result) & (result > least), result, least)
+    return np.where(np.isfinite(result) & (result > least), result, least), linear
 
 
 def free_run(rng, known: Known, surface: Surface, v, length: int):
