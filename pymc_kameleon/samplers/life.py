@@ -260,7 +260,7 @@ class Life:
             return stage
         if (found := self.sampler.standing(self._state.own)) is None:
             return None
-        self._set(stage=stage.beside(*found))
+        self._set(stage=stage.beside(*found, self.density.circles))
         return self._state.stage
 
     # The climb: no Metropolis test, because nothing is drawn yet.
@@ -320,7 +320,7 @@ class Life:
     def _ask_look(self):
         self._asked = self._state.stage.propose(self.rng)
         position, self._change = self.from_arrival(self._asked)
-        return Proposal(position, -math.inf, "arrival")
+        return Proposal(position, -math.inf, "arrival", log_density=self._state.stage.no_density(self._asked))
 
     def _tell_look(self, proposal, there):
         before, under_way = self.here, len(self._state.stage.climbs) - 1

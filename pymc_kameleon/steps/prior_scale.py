@@ -100,8 +100,7 @@ class Starts:
                 budget = max(1, min(budget, int(0.4 * tune)))  # most of tuning is the walk's
             if density.scales:  # of their shape the surrogate knows more than any quadratic will
                 long = LONG * max(len(x), 8)
-        # a sampler that climbs by itself stays on the whole line, where an angle's next period would be another mode
-        awaits = looks and not climbs and not len(density.circles)
+        awaits = looks and not climbs
         far = self.looks(rng, scale) if climbs or awaits else None
         return search.init(x, value, scale=scale, budget=budget, start=start, looks=far, long=long, awaits=awaits)
 

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics import evaluations, history
+from pymc_kameleon.samplers.arrival import circles
 from pymc_kameleon.samplers.arrival import phase as arrival
 
 BETTER = 10.0  # nats: weights of 1 to 20,000
@@ -38,6 +39,7 @@ class Rival(NamedTuple):
     factor: np.ndarray  # (d, d): Cholesky factor of the covariance there
     gain: float  # log of its mass, in that of the mode in which the chain's climb has ended
     top: float  # the highest log density that was found in it
+    window: circles.Window | None = None  # one period of the chain's angles around it, where the chain has many
 
 
 class Doubt(NamedTuple):
@@ -62,6 +64,8 @@ class State(NamedTuple):
     others: int = 0
     # the chain's own way is its sampler's, and there is no look before that is over
     awaits: bool = False
+    # one period of every angle around the chain's place, where it is on the whole line: the looks stay in it
+    window: circles.Window | None = None
 
     @property
     def last(self) -> arrival.State:
@@ -175,11 +179,21 @@ class State(NamedTuple):
         evaluated = evaluations.table(positions[others], values[others], move="arrival")
         return {"factor": self.factor, "evaluated": evaluated}
 
-    def beside(self, position: np.ndarray, log_density: float, factor: np.ndarray) -> "State":
-        """The looks of a chain that came by itself to ``position``, with a Cholesky factor of its covariance there."""
+    def beside(self, position: np.ndarray, log_density: float, factor: np.ndarray, angles: np.ndarray) -> "State":
+        """The looks of a chain that came by itself to ``position``, with a Cholesky factor of its covariance there.
+
+        It stays on the whole line, where an angle's next period would be another mode.
+        """
+        window = circles.around(angles, position)
+        starts = self.starts if window is None else window.wrapped(self.starts)
         first = arrival.init(position, log_density, scale=self.scale, budget=1)
         first = first._replace(done=True, arrived=True, factor=factor)
-        return _next_climb(self._replace(climbs=(first,), budget=_most(len(position)), awaits=False))
+        budget = _most(len(position))
+        return _next_climb(self._replace(climbs=(first,), starts=starts, budget=budget, awaits=False, window=window))
+
+    def no_density(self, x: np.ndarray) -> float | None:
+        """-inf outside of the period; None where it has to be evaluated."""
+        return None if self.window is None or self.window.contains(x) else -math.inf
 
     def stop(self) -> "State":
         """End where it is: tuning has ended."""
@@ -252,7 +266,8 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     for climb in climbs:
         gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf
         if gain > -4.0 and not contains(best, climb.position):
-            found.append(Rival(climb.position.copy(), climb.factor, gain, _top(climb)))
+            window = state.window and circles.around(state.window.where, climb.position)
+            found.append(Rival(climb.position.copy(), climb.factor, gain, _top(climb), window))
     return tuple(found)
 
 
@@ -268,6 +283,7 @@ def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:
 
     A climb that ended in a flat part is compared with others of it; a walk may find the spike that has all the mass.
     """
+    x = x if rival.window is None else rival.window.wrapped(x)
     return contains(rival, x) or log_density > rival.top + far_in_height(len(x))
 
 

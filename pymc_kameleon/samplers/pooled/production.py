@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_kameleon.samplers.arrival import circles
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival.state import LONG
 from pymc_kameleon.samplers.pooled import climbs
@@ -26,7 +27,7 @@ class Production:
         # whole round for each since. Did the last row hang on how many of its draws needed none, it would be a choice.
         self.sure = self.before = chains.left()
         # Generators that are spawned leave their parent's stream as it is.
-        chains.looks = _looks(chains)
+        chains.looks = _looks(chains, drawing.members)
         wanted = chains.plan.audits and drawing.hubs[0].mixture is not None
         chains.free = audits.Free(chains.rng.spawn(1)[0], drawing.hubs[0]) if wanted else None
 
@@ -85,22 +86,25 @@ class Production:
         self.chains.members, self.chains.rows = self.drawing.members, self.drawing.rows
 
 
-def _looks(chains):
+def _looks(chains, members):
     """At the ends of the climbs, and at starts: far ones, and of chains that made none."""
     plan, evaluated = chains.plan, chains.evaluated
     made = () if chains.climbs is None else chains.climbs.climbs
-    few = looks.FEW
-    if not made:
-        few = min(climbs.FEW, plan.looking // (LONG * len(chains.initial)))
-        by_themselves = chains.learner.sampler.climbs_by_itself and plan.climb and len(chains.far)
-        # one that climbs by itself stays on the whole line, where an angle's next period would be another mode
-        if few < looks.FEW or not by_themselves or len(chains.angles):
-            return chains.looks
-    spent = int(np.isin(evaluated.move, ("arrival", "between")).sum())
-    others = [x for k, x in enumerate(chains.starts) if k not in chains.leaders]
+    starts = np.array([*chains.far, *(x for k, x in enumerate(chains.starts) if k not in chains.leaders)])
     first = int(np.argmax(np.isfinite(evaluated.log_densities)))
     point, value = evaluated.positions[first], float(evaluated.log_densities[first])
-    more = [arrival.init(point, value, scale=chains.scale, start=x) for x in (*chains.far, *others)]
+    few, window = looks.FEW, None
+    if not made:
+        few = min(climbs.FEW, plan.looking // (LONG * len(point)))
+        by_themselves = chains.learner.sampler.climbs_by_itself and plan.climb and len(chains.far)
+        if few < looks.FEW or not by_themselves:
+            return chains.looks
+        # one that climbs by itself stays on the whole line, where an angle's next period would be another mode
+        window = circles.around(chains.angles, max(members, key=lambda m: m.point.log_density).point.position)
+        if window is not None:
+            starts, point = window.wrapped(starts), window.wrapped(point)
+    more = [arrival.init(point, value, scale=chains.scale, start=x) for x in starts]
     everyone = [*made, *more]
+    spent = int(np.isin(evaluated.move, ("arrival", "between")).sum())
     left = max(plan.looking - spent, len(made))  # whether an end is met takes one
-    return looks.Looks(chains.rng.spawn(len(everyone)), everyone, left, few)
+    return looks.Looks(chains.rng.spawn(len(everyone)), everyone, left, few, window)

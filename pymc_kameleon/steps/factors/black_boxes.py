@@ -143,7 +143,8 @@ def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
     """
     found = 0
     for term in terms:
-        rest, leaves, often = [term], [], []
+        rest, leaves = [term], []
+        often: list[Variable] = []
         while rest:
             variable = rest.pop()
             node = variable.owner

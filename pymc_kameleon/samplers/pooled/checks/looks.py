@@ -17,8 +17,8 @@ import numpy as np
 import scipy
 
 from pymc_kameleon.numerics.covariance import cholesky
+from pymc_kameleon.samplers.arrival import circles, search
 from pymc_kameleon.samplers.arrival import phase as arrival
-from pymc_kameleon.samplers.arrival import search
 from pymc_kameleon.samplers.arrival.quadratic import rise
 from pymc_kameleon.samplers.arrival.state import little
 from pymc_kameleon.samplers.pooled.drawing import Row
@@ -36,10 +36,13 @@ class Draws:
     ----------
     rows : list of Row
         Of chains that draw.
+    window : Window, optional
+        Into which angles are brought.
     """
 
-    def __init__(self, rows: list[Row]):
+    def __init__(self, rows: list[Row], window: circles.Window | None = None):
         x = np.concatenate([row.positions for row in rows])
+        x = x if window is None else window.wrapped(x)
         y = np.concatenate([row.log_densities for row in rows])
         self.x, first = np.unique(x, axis=0, return_index=True)
         self.y, d = y[first], x.shape[1]
@@ -99,10 +102,15 @@ class Looks:
         Evaluations at most.
     few : int
         Climbs side by side.
+    window : Window, optional
+        One period of every angle, in which climbs stay and chains do not.
     """
 
-    def __init__(self, rngs: list[np.random.Generator], climbs: list[arrival.State], left: int, few: int = FEW):
-        self.rngs, self.climbs, self.left, self.few = rngs, list(climbs), left, few
+    def __init__(
+        self, rngs: list[np.random.Generator], climbs: list[arrival.State], left: int, few: int = FEW,
+        window: circles.Window | None = None,
+    ):  # fmt: skip
+        self.rngs, self.climbs, self.left, self.few, self.window = rngs, list(climbs), left, few, window
         self.draws: Draws | None = None
         self.wanted: list[int] = []
         self.finished: list[int] = []  # of those, the ones that ended where draws are missing, and climb on
@@ -125,7 +133,7 @@ class Looks:
 
     def _begin(self, rows):
         """Which ends and starts are worth a look: where draws are missing, and what others can be climbed from."""
-        draws = Draws(rows)
+        draws = Draws(rows, self.window)
         if draws.few:
             return
         self.draws = draws
@@ -168,7 +176,7 @@ class Looks:
         """What is known when all ``rows`` are drawn."""
         if self.draws is None:
             return Found(0, 0, None)
-        self.draws = Draws(rows)
+        self.draws = Draws(rows, self.window)
         met = [k for k, c in enumerate(self.climbs) if c.start is None and self._is_met(k)]
         ended = [
             k for k, c in enumerate(self.climbs) if (c.near is not None and self._has_ended(k)) or self._is_there(k)
