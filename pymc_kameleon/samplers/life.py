@@ -320,7 +320,7 @@ class Life:
     def _ask_look(self):
         self._asked = self._state.stage.propose(self.rng)
         position, self._change = self.from_arrival(self._asked)
-        return Proposal(position, -math.inf, "arrival", log_density=self._state.stage.no_density(self._asked))
+        return Proposal(position, -math.inf, "arrival")
 
     def _tell_look(self, proposal, there):
         before, under_way = self.here, len(self._state.stage.climbs) - 1

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.discovery import regressions
 from pymc_kameleon.numerics import evaluations
 from pymc_kameleon.samplers.arrival import beside as arrival_beside
+from pymc_kameleon.samplers.arrival import circles
 from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.arrival.state import Near, Record
 from pymc_kameleon.samplers.kamiltonian.values.sampler import SAMPLER, ValueKamiltonian
@@ -225,7 +226,7 @@ class TwoLooks(Looks):
 
 def test_which_rows_are_kept_does_not_hang_on_their_draws(monkeypatch):
     """Where a budget ends a run: a row whose draws happen to need few evaluations is no likelier to be kept."""
-    monkeypatch.setattr(production, "_looks", lambda chains: TwoLooks([], [], 2))
+    monkeypatch.setattr(production, "_looks", lambda chains, _members: TwoLooks([], [], 2))
     stays = []
     for seed in range(3000):
         members = [Frozen(rng, Point(np.zeros(1), 0.0), None) for rng in np.random.default_rng(seed).spawn(4)]
@@ -354,6 +355,7 @@ def tuning_with_one_far_away(where, known):
 def with_a_sentinel_far_away(banana):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pymc_kameleon.samplers.pooled.tuning.FORLORN", np.inf)
+        patch.setattr(Tuning, "_is_slight", lambda *_: False)
         return tuning_with_one_far_away(3, banana.evaluated)
 
 
@@ -373,7 +375,8 @@ def test_a_sentinel_that_is_forlorn_is_fetched(banana):
 
 
 @pytest.mark.parametrize(("depths", "goes"), [(0.8, ""), (1.6, "a lost member"), (2.4, "both")])
-def test_how_far_below_a_member_is_lost_and_a_sentinel_forlorn(banana, depths, goes):
+def test_how_far_below_a_member_is_lost_and_a_sentinel_forlorn(banana, depths, goes, monkeypatch):
+    monkeypatch.setattr(Tuning, "_is_slight", lambda *_: False)
     tuning = tuning_with_one_far_away(2, banana.evaluated)
     level = tuning.hub.learning.evaluated.log_densities.max() - depths * elite.depth(4)
     found = []
@@ -609,9 +612,26 @@ def test_a_run_that_is_made_longer_climbs_and_looks_as_it_was_begun():
     assert longer.looking == automatic(2, 8, most=700).looking < automatic(2, 8, most=1000).looking
 
 
+def test_draws_in_an_angles_other_periods_are_near():
+    rng = np.random.default_rng(0)
+    found = 0.3 * rng.standard_normal((7, 4, 2))
+    found[:, :, 0] += 2.0 * np.pi * np.arange(-3.0, 4.0)[:, None] + 1.0
+    rows = [Row(x, np.zeros(4), []) for x in found]
+    window = circles.around(np.array([0]), np.array([0.5, 0.0]))
+    draws = Draws(rows, window)
+    for turns in (0, 1, -5):
+        assert draws.near(np.array([1.0 + 2.0 * np.pi * turns, 0.0]))
+        assert not draws.near(np.array([1.0 + np.pi + 2.0 * np.pi * turns, 0.0]))
+    assert np.abs(draws.x[:, 0] - 0.5).max() <= np.pi
+    assert np.abs(Draws(rows).x[:, 0]).max() > 15.0
+    cut = Draws(rows, circles.around(np.array([0]), np.array([1.0 + np.pi - 0.01, 0.0])))  # through the middle
+    assert cut.near(np.array([1.0, 0.0]))
+    assert not cut.missing(np.array([1.02, 0.0]), 0.0)
+
+
 def test_looks_change_no_draw(monkeypatch):
     looked = looked_for("draws", 15)
-    monkeypatch.setattr(production, "_looks", lambda chains: chains.looks)
+    monkeypatch.setattr(production, "_looks", lambda chains, _members: chains.looks)
     without = run(target=FAR_APART, longest=250, begun_with=700, max_evaluations=None, draws=15)
     assert not (without.evaluated.move == "look").any()
     assert pooled_chains.posterior(without).tobytes() == pooled_chains.posterior(looked).tobytes()

@@ -1,5 +1,6 @@
 """Chains that learn black boxes one by one together: each is exact when frozen, the same told gives the same."""
 
+from copy import copy
 from functools import cache, partial
 from types import SimpleNamespace
 
@@ -127,6 +128,7 @@ def tuned_with_one_far_away(where):
     starts[where] = Point(far, toy(far))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pymc_kameleon.samplers.pooled.tuning.FORLORN", np.inf)
+        patch.setattr(Tuning, "_is_slight", lambda *_: False)
         tuning = Tuning(ByFactors(toy), rng, rng.spawn(8), starts, known, np.eye(4), limit=140, wait=True, base=60)
         return finished(tuning, lambda x: Point(x, toy(x), None, toy.outputs))
 
@@ -138,6 +140,30 @@ def test_a_lost_member_is_fetched_and_a_sentinel_is_not(where, fetched):
     assert (moves == "search").any() == fetched
     others = max(m.point.log_density for m in tuning.members)
     assert (tuning.members[where].point.log_density > others - 18.0) or not fetched
+
+
+@pytest.mark.parametrize(
+    ("below", "wide", "distinct", "slight"),
+    [
+        (30.0, 0.3, 12, True),
+        (30.0, 30.0, 12, False),
+        (12.0, 0.3, 12, False),
+        (30.0, 0.3, 5, False),
+        (30.0, 0.3, 0, False),
+    ],
+)
+def test_a_sentinel_stays_where_there_may_be_mass(below, wide, distinct, slight):
+    """Of a Kepler orbit some stayed where its eccentricity is 0, 28 nats below, and R-hat refused the run."""
+    tuning, rng = copy(tuned_with_one_far_away(3)), np.random.default_rng(0)
+    high = max(m.point.log_density for m in tuning.members)
+    x, y = rng.standard_normal((40, 8, 4)), np.full((40, 8), high - 2.0)
+    x[:, 3] = 10.0 + wide * rng.standard_normal((40, 4))
+    y[:, 3] = high - 2.0 - below - 0.01 * (np.arange(40) % max(distinct, 1))
+    tuning.members = [
+        m._replace(point=Point(p, float(v))) for m, p, v in zip(tuning.members, x[-1], y[-1], strict=True)
+    ]
+    tuning.track = list(zip(x, y, strict=True)) if distinct else []
+    assert tuning._is_slight(3) == slight
 
 
 def test_the_best_of_the_members_is_what_a_surrogate_is_made_for():

@@ -94,7 +94,7 @@ def test_one_mode_is_no_news(shape, seed):
 def test_where_the_walk_comes_by_itself_nothing_is_said(monkeypatch):
     """As if it had: near is what ``contains`` says, here only of what has been found to be another mode."""
     near = arrival_search.contains
-    monkeypatch.setattr(arrival_search, "contains", lambda m, x: isinstance(m, arrival_search.Rival) or near(m, x))
+    monkeypatch.setattr(arrival_search, "contains", lambda m, *x: isinstance(m, arrival_search.Rival) or near(m, *x))
     assert told(two, 0)[0] == []
 
 
@@ -176,12 +176,28 @@ def on_a_circle(angle):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_angles_next_period_is_no_other_mode(seed):
-    """Where black boxes are learned one by one it is sampled on the whole line: nobody looks there."""
+    """Where black boxes are learned one by one it is sampled on the whole line: looks stay in the chain's period."""
     with pm.Model() as model:
         angle = pm.VonMises("angle", 0.0, 0.1)
         pm.Normal("y", on_a_circle(angle), 0.2, observed=[np.cos(3.0), np.sin(3.0)])
         step = begin(KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"}), seed)
     assert step.by_factors
     _, stats = drive(step, model.initial_point(), 5, tune=400)
-    assert np.isnan(float(stats[-1]["other_mode"]))
+    assert float(stats[-1]["other_mode"]) == 0.0
     assert not [w for w in warnings_in(stats) if w.extra["key"] == "another mode"]
+
+
+def test_an_angles_other_mode_is_one_whatever_the_period():
+    """The axis of a line has two ends; a chain that has been there by another period knows of it."""
+    with pm.Model() as model:
+        angle = pm.VonMises("angle", 0.0, 0.1)
+        pm.Normal("y", on_a_circle(2.0 * angle), 0.1, observed=[np.cos(2.0), np.sin(2.0)])
+        step = begin(KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"}), 1)
+    _, stats = drive(step, model.initial_point(), 5, tune=400)
+    assert 0.3 < float(stats[-1]["other_mode"]) < 3.0
+    (rival,) = step.life.state.elsewhere
+    apart = (rival.position - step.position) / np.pi
+    assert round(float(apart[0])) in (-1, 1)
+    for turns in (0.0, 2.0, -4.0):
+        assert arrival_search.is_settled(rival, rival.position + turns * np.pi, rival.top - 1.0)
+        assert not arrival_search.is_settled(rival, step.position + turns * np.pi, rival.top - 1.0)

@@ -39,7 +39,7 @@ class Rival(NamedTuple):
     factor: np.ndarray  # (d, d): Cholesky factor of the covariance there
     gain: float  # log of its mass, in that of the mode in which the chain's climb has ended
     top: float  # the highest log density that was found in it
-    window: circles.Window | None = None  # one period of the chain's angles around it, where the chain has many
+    angles: np.ndarray = circles.NONE  # (k,): coordinates of which the chain has many periods
 
 
 class Doubt(NamedTuple):
@@ -64,8 +64,7 @@ class State(NamedTuple):
     others: int = 0
     # the chain's own way is its sampler's, and there is no look before that is over
     awaits: bool = False
-    # one period of every angle around the chain's place, where it is on the whole line: the looks stay in it
-    window: circles.Window | None = None
+    angles: np.ndarray = circles.NONE  # (k,): coordinates in which a mode comes back every period
 
     @property
     def last(self) -> arrival.State:
@@ -182,18 +181,11 @@ class State(NamedTuple):
     def beside(self, position: np.ndarray, log_density: float, factor: np.ndarray, angles: np.ndarray) -> "State":
         """The looks of a chain that came by itself to ``position``, with a Cholesky factor of its covariance there.
 
-        It stays on the whole line, where an angle's next period would be another mode.
+        It stays on the whole line, where a mode comes back in every period of ``angles`` (k,).
         """
-        window = circles.around(angles, position)
-        starts = self.starts if window is None else window.wrapped(self.starts)
         first = arrival.init(position, log_density, scale=self.scale, budget=1)
         first = first._replace(done=True, arrived=True, factor=factor)
-        budget = _most(len(position))
-        return _next_climb(self._replace(climbs=(first,), starts=starts, budget=budget, awaits=False, window=window))
-
-    def no_density(self, x: np.ndarray) -> float | None:
-        """-inf outside of the period; None where it has to be evaluated."""
-        return None if self.window is None or self.window.contains(x) else -math.inf
+        return _next_climb(self._replace(climbs=(first,), budget=_most(len(position)), awaits=False, angles=angles))
 
     def stop(self) -> "State":
         """End where it is: tuning has ended."""
@@ -265,9 +257,8 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     found = []
     for climb in climbs:
         gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf
-        if gain > -4.0 and not contains(best, climb.position):
-            window = state.window and circles.around(state.window.where, climb.position)
-            found.append(Rival(climb.position.copy(), climb.factor, gain, _top(climb), window))
+        if gain > -4.0 and not contains(best, climb.position, state.angles):
+            found.append(Rival(climb.position.copy(), climb.factor, gain, _top(climb), state.angles))
     return tuple(found)
 
 
@@ -283,12 +274,16 @@ def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:
 
     A climb that ended in a flat part is compared with others of it; a walk may find the spike that has all the mass.
     """
-    x = x if rival.window is None else rival.window.wrapped(x)
-    return contains(rival, x) or log_density > rival.top + far_in_height(len(x))
+    return contains(rival, x, rival.angles) or log_density > rival.top + far_in_height(len(x))
 
 
-def contains(mode: arrival.State | Rival, x: np.ndarray) -> bool:
-    """Whether ``x`` (d,) is in the typical set of ``mode``, as far as its normal approximation goes."""
+def contains(mode: arrival.State | Rival, x: np.ndarray, angles: np.ndarray = circles.NONE) -> bool:
+    """Whether ``x`` (d,) is in the typical set of ``mode``, as far as its normal approximation goes.
+
+    ``angles`` (k,) may be in any period.
+    """
+    window = circles.around(angles, mode.position)
+    x = x if window is None else window.wrapped(x)
     z = np.linalg.solve(mode.factor, x - mode.position)
     return bool(z @ z < 4.0 * (len(x) + 3.0))
 
@@ -314,6 +309,6 @@ def _is_known(state):
         return False
     x, value = last.positions[last.current], last.log_densities[last.current]
     return any(
-        climb.arrived and value > climb.log_density - 0.5 * d - BETTER and contains(climb, x)
+        climb.arrived and value > climb.log_density - 0.5 * d - BETTER and contains(climb, x, state.angles)
         for climb in state.climbs[:-1]
     )

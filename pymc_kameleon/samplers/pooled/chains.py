@@ -123,9 +123,8 @@ class Chains:
     def ask(self) -> list[Request]:
         """The points of the next round; none where every chain could make its draw without."""
         asked, window = self._phase.ask(), self.window
-        windows = [self.looks.window if request.move == "look" and window is None else window for request in asked]
         # exactness hangs on there being no density outside of the angles' period
-        self._inside = [w is None or bool(w.contains(r.position)) for w, r in zip(windows, asked, strict=True)]
+        self._inside = [window is None or bool(window.contains(request.position)) for request in asked]
         self._asked = list(compress(asked, self._inside))
         return self._asked
 

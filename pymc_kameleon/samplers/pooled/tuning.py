@@ -12,7 +12,7 @@ share what they learned and no draws.
 A member far below the others is *lost* as long as it tunes: half of its proposals start from a state of the elite, and
 it goes where it is higher. Every fourth member is a *sentinel* and does not: if the surrogate's place were not the
 posterior's, it would stay behind, and R-hat would show it; but for one that is so far below that its place, to have the
-mass, would have to be some fifty times as wide in every direction.
+mass, would have to be some fifty times as wide in every direction, or ten times as wide as it has been seen to be.
 """
 
 import math
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pymc_kameleon.numerics.evaluations import Evaluations
+from pymc_kameleon.samplers.arrival.search import BETTER
 from pymc_kameleon.samplers.kamiltonian import learner as kamiltonian_learner
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.pooled.drawing import Draw, Frozen, Request, Row, described, known, stacked
@@ -77,6 +78,7 @@ class Tuning:
         ]
         self.pending: list[tuple[int, Proposal]] = []
         self.last: list[Draw | None] = [None] * len(starts)
+        self.track: list[tuple[np.ndarray, np.ndarray]] = []  # where the members stood after every round
         self.sentinels = {k for k in range(len(starts)) if k % 4 == 3}
         self.ends_at = limit
         self.fitted_last = self.validated = False
@@ -131,6 +133,7 @@ class Tuning:
             else:
                 self._test(k, proposal, there)
         self.pending = []
+        self.track.append(self.standing)
         self._refit_if_due()
         self._end_if_over()
 
@@ -140,12 +143,37 @@ class Tuning:
     def _search(self, k):
         """Of a member that is lost, now and then: the end of a free chain from one of the elite."""
         member, depths = self.members[k], FORLORN if k in self.sentinels else 1.0
-        if self.hub.fit is None or not self.learner.is_lost(self.hub, member.point, depths):
+        if self.hub.fit is None or not self._is_lost(k, 1.0):
+            return None
+        if not (self._is_lost(k, depths) or self._is_slight(k)):
             return None
         if member.rng.random() >= 0.5:
             return None
         end = self.learner.search(member.rng, self.hub, self.members)
         return None if end is None else Proposal(end, -math.inf, "search")
+
+    def _is_lost(self, k, depths):
+        return self.learner.is_lost(self.hub, self.members[k].point, depths)
+
+    def _is_slight(self, k):
+        """Whether a lost member's place has far less mass than the others', were it ten times as wide as it is seen.
+
+        By its states in the second half of the rounds so far, and those of the members that are not lost.
+        """
+        if not self.track:
+            return False
+        x, y = (np.array(part) for part in zip(*self.track[len(self.track) // 2 :], strict=True))
+        d = x.shape[2]
+        found = [j for j in range(len(self.members)) if not self._is_lost(j, 1.0)]
+        if not found or len(np.unique(y[:, k])) < d + 2:
+            return False
+        others, own = x[:, found].reshape(-1, d), x[:, k]
+        volumes = [0.5 * np.linalg.slogdet(np.cov(part.T).reshape(d, d))[1] for part in (others, own)]
+        height, here = (
+            float(np.median(self.learner.heights(self.hub, part, values)))
+            for part, values in ((others, y[:, found].ravel()), (own, y[:, k]))
+        )
+        return height + volumes[0] > here + volumes[1] + d * math.log(10.0) + BETTER
 
     def _found(self, k, proposal, there):
         """Go where it is higher: no draw, tuning only."""

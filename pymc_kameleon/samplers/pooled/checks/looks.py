@@ -37,11 +37,12 @@ class Draws:
     rows : list of Row
         Of chains that draw.
     window : Window, optional
-        Into which angles are brought.
+        Into which angles are brought, of draws and of what is compared with them.
     """
 
     def __init__(self, rows: list[Row], window: circles.Window | None = None):
         x = np.concatenate([row.positions for row in rows])
+        self.window = window
         x = x if window is None else window.wrapped(x)
         y = np.concatenate([row.log_densities for row in rows])
         self.x, first = np.unique(x, axis=0, return_index=True)
@@ -69,7 +70,7 @@ class Draws:
 
     def missing(self, x: np.ndarray, y: float) -> bool:
         """Whether there are fewer draws near ``x`` (d,) than the log density ``y`` there says."""
-        away = self.tree.query(self._white(x), NEIGHBOUR)[0][-1]
+        away = self.tree.query(self._white(self._copies(x)), NEIGHBOUR)[0][:, -1].min()
         return bool(self._constant(y, away) > self.most + MISSING)
 
     def _white(self, x):
@@ -77,7 +78,14 @@ class Draws:
 
     def near(self, x: np.ndarray) -> bool:
         """Whether some are near ``x`` (d,)."""
-        return bool(self.tree.query(self._white(x))[0] < self.reach)
+        return bool(self.tree.query(self._white(self._copies(x)))[0].min() < self.reach)
+
+    def _copies(self, x):
+        """``x`` (d,) and, where there are angles, what is a period beside it: the window may have cut a mode in two."""
+        if self.window is None:
+            return x[None]
+        beside = circles.PERIOD * np.eye(len(x))[self.window.where]
+        return self.window.wrapped(x) + np.concatenate([np.zeros((1, len(x))), beside, -beside])
 
 
 class Found(NamedTuple):
@@ -103,7 +111,7 @@ class Looks:
     few : int
         Climbs side by side.
     window : Window, optional
-        One period of every angle, in which climbs stay and chains do not.
+        One period of every angle, where neither climbs nor chains stay in one.
     """
 
     def __init__(
