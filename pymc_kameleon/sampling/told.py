@@ -83,8 +83,6 @@ def _why_no_climb(run: Chains, density: LogDensity) -> str:
     if not run.plan.climb:
         return "none begins under noise"
     if isinstance(density, FactoredDensity):
-        if len(run.angles):
-            return "where black boxes are learned one by one none begins beside angles"
         if not len(run.far):
             return "where black boxes are learned one by one none begins without draws of the prior, or from initvals="
     elif "arrival" not in run.evaluated.move:

@@ -424,7 +424,7 @@ def _unseen(attributes: dict[str, Any]) -> Iterator[str]:
             yield (
                 "No climb has looked for other modes: none ends in a short tuning, and none begins under noise, beside "
                 "other steps, with arrival=False or evaluations=, nor, where black boxes are learned one by one, from "
-                "initvals or with angles."
+                "initvals."
             )
         yield "The chains learned alone: a mode that none of them has come to is missing from all, and from R-hat."
     elif "evaluations" in attributes:
