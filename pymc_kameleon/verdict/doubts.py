@@ -130,7 +130,8 @@ def in_full(found: Found) -> Iterator[str]:
     if found.derived:
         yield (
             f"Of what is computed from the unknowns, tails are heavy: {_listed(found.derived)}. A ratio has no mean "
-            "where what divides may be 0, whatever the priors are: its median and intervals are usable."
+            "where what divides may be 0, nor may an exponential have one, whatever the priors are: its median and "
+            "intervals are usable."
         )
     if found.cut:
         yield (

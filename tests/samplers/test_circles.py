@@ -1,6 +1,7 @@
 """Angles: one period of them is the target, around where a climb ended, and all of it is sampled."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.life import NOWHERE, Life
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
+from pymc_kameleon.samplers.pooled.drawing import Row
 from pymc_kameleon.samplers.seam import Density, Point
 from pymc_kameleon.verdict import convergence
 from tests.support.pooled import finished, plan_of
@@ -138,6 +140,16 @@ def test_beside_a_step_that_walks_from_period_to_period():
                 assert life.state.window.contains(life.here.position)
             found.append(life.here.position)
     assert z_scores(np.array(found).reshape(2, -1, 2)[:, 1000:]).max() < 4.5
+
+
+def test_chains_on_the_whole_line_are_compared_in_one_period():
+    """Where black boxes are learned one by one: else R-hat would never let target_ess= be reached."""
+    rows = [Row(np.array([[0.1 * k, 1.0], [0.1 * k + 4.0 * np.pi, 1.0]]), np.zeros(2), []) for k in range(3)]
+    run = SimpleNamespace(rows=rows, window=None, angles=np.array([0]), starts=np.zeros((2, 2)), initial=np.zeros(2))
+    draws = posterior(run)
+    np.testing.assert_allclose(draws[0], draws[1], atol=1e-12)
+    run.angles = run.angles[:0]
+    assert np.ptp(posterior(run)[:, 0, 0]) > 12.0
 
 
 def test_chains_together_are_in_one_period():

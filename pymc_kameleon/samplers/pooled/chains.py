@@ -227,7 +227,12 @@ class Chains:
 
 
 def posterior(run: Chains) -> np.ndarray:
-    """The draws after tuning, shape (chains, draws, d)."""
+    """The draws after tuning, shape (chains, draws, d); angles in the period around the last draw of the first chain.
+
+    Chains that stay on the whole line may be in different ones, and are no farther apart for it.
+    """
     if not run.rows:
         return np.zeros((len(run.starts), 0, len(run.initial)))
-    return np.stack([row.positions for row in run.rows], axis=1)
+    draws = np.stack([row.positions for row in run.rows], axis=1)
+    window = run.window or circles.around(run.angles, draws[0, -1])
+    return draws if window is None else window.wrapped(draws)
