@@ -14,7 +14,6 @@ import numpy as np
 from pymc_kameleon.numerics.evaluations import Evaluations
 
 PERIOD = 2.0 * math.pi
-NONE = np.zeros(0, dtype=np.int64)
 
 
 class Window(NamedTuple):

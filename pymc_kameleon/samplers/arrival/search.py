@@ -39,7 +39,7 @@ class Rival(NamedTuple):
     factor: np.ndarray  # (d, d): Cholesky factor of the covariance there
     gain: float  # log of its mass, in that of the mode in which the chain's climb has ended
     top: float  # the highest log density that was found in it
-    angles: np.ndarray = circles.NONE  # (k,): coordinates of which the chain has many periods
+    angles: Any = ()  # (k,): coordinates of which the chain has many periods
 
 
 class Doubt(NamedTuple):
@@ -64,7 +64,7 @@ class State(NamedTuple):
     others: int = 0
     # the chain's own way is its sampler's, and there is no look before that is over
     awaits: bool = False
-    angles: np.ndarray = circles.NONE  # (k,): coordinates in which a mode comes back every period
+    angles: Any = ()  # (k,): coordinates in which a mode comes back every period
 
     @property
     def last(self) -> arrival.State:
@@ -277,7 +277,7 @@ def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:
     return contains(rival, x, rival.angles) or log_density > rival.top + far_in_height(len(x))
 
 
-def contains(mode: arrival.State | Rival, x: np.ndarray, angles: np.ndarray = circles.NONE) -> bool:
+def contains(mode: arrival.State | Rival, x: np.ndarray, angles: Any = ()) -> bool:
     """Whether ``x`` (d,) is in the typical set of ``mode``, as far as its normal approximation goes.
 
     ``angles`` (k,) may be in any period.
