@@ -161,9 +161,9 @@ class Checkpoint:
         number = sum(map(len, self.rounds)) - 1
         row = self.rounds[-1][-1]
         point = row[1 : self.dim + 1].copy()
-        [[again]], [[stored]] = (taken_apart(f)[:1] for f in (log_densities([point], number), [self._found(row)]))
-        if not np.isfinite(stored):
+        if not np.isfinite(row[self.dim + 1]):  # it may have raised, in a look
             return
+        [[again]], [[stored]] = (taken_apart(f)[:1] for f in (log_densities([point], number), [self._found(row)]))
         if not abs(again - stored) <= 0.01 + 1e-6 * abs(stored):  # other machines round differently
             raise ValueError(
                 f"the run in {self.path} is of another log density: at {point.tolist()} it was {stored}, and is "

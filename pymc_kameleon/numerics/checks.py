@@ -53,12 +53,12 @@ def called(k: int, **functions: Callable[[int], float]) -> float:
     """What an option that is a function of a whole number returns at ``k``."""
     ((name, function),) = functions.items()
     try:
-        found = function(k)
+        found = np.asarray(function(k))
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         raise TypeError(f"{name} must be a function that returns a number; at {k} it raised {said}") from error
-    if not isinstance(found, (int, float, np.number)):
-        raise ValueError(f"{name} must be a function that returns a number, got {found!r} at {k}.")
+    if found.ndim or found.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be a function that returns a number, got {found[()]!r} at {k}.")
     return float(found)
 
 

@@ -134,8 +134,10 @@ class Here(Engine):
 
     def __call__(self, points: Sequence[np.ndarray], first: int) -> list[float]:
         """The log densities at ``points``, the evaluations ``first``, ``first`` + 1, ... of the run."""
-        numbers = range(first, first + len(points))
-        return self.checked(points, evaluate_with(self.density, points, numbers, self.entropy))
+        found = []
+        for number, point in enumerate(points, first):  # one that raises ends the run at once
+            found += self.checked([point], evaluate_with(self.density, [point], [number], self.entropy))
+        return found
 
 
 class Vectorized(Engine):

@@ -87,5 +87,5 @@ def _of(name: str, model: pm.Model, log_density: Any, posterior: Any) -> Iterato
         # steeper before, no mass is out there
         if slope > -3.05 and heights[1] > heights[0] - max(-slope, 2.0) * math.log(100.0) - 4.0:
             at = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
-            k = math.inf if flat else -1.0 / (1.0 + min(slope, -1.5))
+            k = math.inf if flat and slope > -1.05 else -1.0 / (1.0 + min(slope, -1.5))
             yield f"{name}[{at}]" if index else name, "lower" if reach < 0.0 else "upper", k

@@ -1,6 +1,7 @@
 """A killed run goes on with the same bits, wherever it was killed, and nothing is evaluated twice but one point."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -87,6 +88,20 @@ def test_another_log_density_or_other_points_are_refused(finished):
         kept.verify(lambda points, first: [TARGET.numba_log_density(x) + 0.1 for x in points])
     with pytest.raises(RuntimeError, match="round 0 asks for other points"):
         opened(finished).recall([np.ones(3)])
+
+
+def test_a_last_point_that_raised_is_not_evaluated_again(tmp_path):
+    """In a look it may, and ends no run."""
+
+    def raises(points, first):
+        raise ZeroDivisionError
+
+    kept = opened(tmp_path)
+    kept.append([np.zeros(3)], [math.nan])
+    opened(tmp_path).verify(raises)
+    kept.append([np.zeros(3)], [0.5])
+    with pytest.raises(ZeroDivisionError):
+        opened(tmp_path).verify(raises)
 
 
 def test_its_evaluations_can_be_had(finished, undisturbed):

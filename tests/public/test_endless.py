@@ -107,6 +107,16 @@ def test_what_nothing_depends_on_is_improper():
     assert endless.tails(model, drawn(model, c=far)) == [("c", "upper", np.inf)]
 
 
+def test_what_a_flat_prior_leaves_to_the_data_is_no_more_improper_than_they_are():
+    """Three observations of a scale end it as s^-3: a mean, and no sd."""
+    with pm.Model() as model:
+        pm.Normal("y", 0.0, pm.HalfFlat("s"), observed=[1.0, -1.0, 0.5])
+    far = np.exp(np.random.default_rng(0).standard_normal((4, 200)))
+    ((name, side, k),) = endless.tails(model, drawn(model, s=far))
+    assert (name, side) == ("s", "upper")
+    assert k == pytest.approx(0.5, rel=0.05)
+
+
 def test_a_model_that_cannot_be_asked_is_not():
     with pm.Model() as model:
         b = pm.Cauchy("b", 0.0, 1.0)

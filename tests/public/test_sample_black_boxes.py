@@ -162,6 +162,7 @@ def test_a_box_that_raises_in_a_look_ends_no_run():
     assert np.isneginf(looks["_log_density"].values[raised]).all()
     assert np.isnan(looks["_outputs"].values[raised]).all()
     assert np.isfinite(looks["_log_density"].values[~raised]).all()
+    assert idata["posterior"].attrs["failed"] == 0  # of what matters
 
 
 @pytest.mark.usefixtures("around")

@@ -152,7 +152,7 @@ def test_a_lost_member_is_fetched_and_a_sentinel_is_not(where, fetched):
         (30.0, 0.3, 0, False),
     ],
 )
-def test_a_sentinel_stays_where_there_may_be_mass(below, wide, distinct, slight):
+def test_a_sentinel_stays_where_there_may_be_mass(below, wide, distinct, slight, monkeypatch):
     """Of a Kepler orbit some stayed where its eccentricity is 0, 28 nats below, and R-hat refused the run."""
     tuning, rng = copy(tuned_with_one_far_away(3)), np.random.default_rng(0)
     high = max(m.point.log_density for m in tuning.members)
@@ -164,6 +164,8 @@ def test_a_sentinel_stays_where_there_may_be_mass(below, wide, distinct, slight)
     ]
     tuning.track = list(zip(x, y, strict=True)) if distinct else []
     assert tuning._is_slight(3) == slight
+    monkeypatch.setattr("pymc_kameleon.samplers.pooled.tuning.FORLORN", np.inf)
+    assert any(tuning._search(3) is not None for _ in range(20)) == slight
 
 
 def test_the_best_of_the_members_is_what_a_surrogate_is_made_for():

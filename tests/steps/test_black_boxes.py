@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.ops import wrap_py
+from pytensor.compile.ops import view_op, wrap_py
 
 from pymc_kameleon import KamiltonianStep, NoisyLogLikelihood
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
@@ -93,7 +93,7 @@ def test_where_a_log_likelihood_does_more_than_add():
     "term",
     [
         lambda o: -0.5 * o, lambda o: -o / 2.0, lambda o: 3.0 - o, lambda o: pt.log(o), lambda o: -7.0 * pt.log(o),
-        lambda o: pt.squeeze(-0.5 * o[None]), lambda o: pt.stack([o])[0],
+        lambda o: pt.squeeze(-0.5 * o[None]), lambda o: pt.stack([o])[0], lambda o: view_op(-0.5 * view_op(o)),
     ],
 )  # fmt: skip
 def test_a_log_likelihood_is_known_however_it_is_returned(term):
@@ -125,6 +125,43 @@ def test_a_prediction_stays_one(term):
     found = cut(model)
     assert found.added == [False]
     assert isinstance(found.boxes[0].outputs[0].owner.op, type(square))
+
+
+def test_of_a_vector_the_terms_are_learned_one_by_one():
+    """Their sum is one number of all unknowns, and they are of few each."""
+    box = BlackBox(lambda x: np.square(x).sum(axis=1), pt.dvector)
+    for term in (lambda o: -0.5 * o.sum(), lambda o: (-0.5 * o).sum(), lambda o: -0.5 * o.sum() / 3.0):
+        with pm.Model() as model:
+            pm.Potential("y", term(box(pm.Normal("x", shape=(4, 2)))))
+        (outputs,) = (b.outputs for b in cut(model).boxes)
+        assert outputs[0].type.ndim == 1
+    step = KamiltonianStep(model=model)
+    assert np.diff(step.density.parts_known.layout.inputs).tolist() == [2] * 4
+
+
+def test_what_a_constant_makes_many_of_is_one():
+    with pm.Model() as model:
+        pm.Potential("y", -0.5 * square(pm.Normal("x", shape=3)) * np.ones(900) / 900.0)
+    (box,) = cut(model).boxes
+    assert box.outputs[0].type.ndim == 0
+
+
+@pytest.mark.parametrize("declared", [["y0"], ["y0", "y1"]])
+def test_what_is_declared_downstream_of_a_black_box_is_another_cut(declared):
+    """A likelihood that both stood for would be known twice."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=(3, 2))
+        for k in range(3):
+            pm.Potential(f"y{k}", -0.5 * BlackBox(lambda x: np.array(np.square(x).sum()))(a[k]))
+    found = cut(model, declared=declared)
+    outputs = [v for box in found.boxes for v in box.outputs]
+    assert len(set(outputs)) == len(outputs)
+    step, v = KamiltonianStep(model=model, expensive=declared), np.linspace(-1.0, 1.0, 6)
+    known, value = step.density.parts_known, step.density(v)
+    zero, (w, *_) = np.zeros(6), known.places(v, np.zeros(6))
+    flat = np.zeros((len(step.density.outputs), known.layout.widest))
+    assert known.known(v, zero, w, step.density.outputs, flat, np.zeros(len(w)))[0] == pytest.approx(value)
+    assert value == pytest.approx(float(model.compile_logp()({"a": v.reshape(3, 2)})))
 
 
 def test_of_an_array_all_are_learned_where_more_than_one_is_used():

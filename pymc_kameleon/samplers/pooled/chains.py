@@ -158,7 +158,8 @@ class Chains:
     def record(self, requests: list[Request], found) -> list[float]:
         """Take down what was found; a log density that is not finite is -inf."""
         values, outputs = evaluations.taken_apart(found)
-        failed = [k for k, v in enumerate(values) if not v < math.inf]  # NaN fails, too
+        # NaN fails, too; not in a look, which is by the way
+        failed = [k for k, v in enumerate(values) if not v < math.inf and requests[k].move != "look"]
         self.failed += len(failed)
         if failed:
             self.failed_at = requests[failed[-1]].position, float(values[failed[-1]])

@@ -5,9 +5,10 @@ black box. An Op is skipped if it does not depend on the unknowns, or depends on
 gradient is merely expensive can be declared by name.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from pytensor.compile.ops import ViewOp
 from pytensor.gradient import DisconnectedType, NullType
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort
@@ -77,8 +78,20 @@ def find_boxes(terms: dict[str, Variable], unknowns: Iterable[Variable], declare
             f"expensive names {', '.join(sorted(missing))}, and the log density has no variable and no Op's class of "
             "that name that depends on the unknowns."
         )
-    factors = list(terms.values())
-    return [box._replace(outputs=tuple(as_added(v, nodes, factors, dependent) for v in box.outputs)) for box in boxes]
+    factors, cuts = list(terms.values()), {v for box in boxes for v in box.outputs}
+    users: dict[Variable, list[Apply]] = {}
+    for node in nodes:
+        for v in dict.fromkeys(node.inputs):
+            users.setdefault(v, []).append(node)
+
+    def above(v):
+        """What is made of ``v`` alone, if it is no more than a multiple of it; None where it is not, or a cut."""
+        (node,) = found if len(found := users.get(v, [])) == 1 else (None,)
+        if node is None or v in factors or not cuts.isdisjoint(node.outputs) or not _is_scaling(node, v, dependent):
+            return None
+        return node.outputs[0]
+
+    return [box._replace(outputs=tuple(as_added(v, above, factors) for v in box.outputs)) for box in boxes]
 
 
 def has_boxes(variables: Sequence[Variable], unknowns: Iterable[Variable], declared: Sequence[str] = ()) -> bool:
@@ -106,34 +119,34 @@ def differentiable(node: Apply, arguments: Sequence[Variable]) -> bool:
     return not any(v in floats and isinstance(g.type, NullType) for v, g in zip(node.inputs, gradients, strict=True))
 
 
-def as_added(
-    output: Variable, nodes: Sequence[Apply], terms: Collection[Variable], dependent: Collection[Variable]
-) -> Variable:
+def as_added(output: Variable, above: Callable[[Variable], Variable | None], terms: Collection[Variable]) -> Variable:
     """What of ``output`` is added to the log density: itself, its one element, -output / 2, its logarithm.
 
     A log likelihood is often returned as a chi-squared, as a likelihood, or in an array of one number. ``output`` where
-    it enters in another way, as a prediction does. ``dependent`` is what depends on the unknowns.
+    it enters in another way, as a prediction does. ``above(v)`` is the next multiple of v, None where there is none.
     """
-    found = output
-    while not is_added(found, terms):
-        users = [node for node in nodes if found in node.inputs]
-        if len(users) != 1 or found in terms or not _is_scaling(users[0], found, dependent):
-            return output
-        found = users[0].outputs[0]
-    return found
+    top, found = output, above(output)
+    while found is not None:
+        top, found = found, above(found)
+    return output if is_added(output, terms) or not is_added(top, terms) else top
 
 
 def _is_scaling(node, variable, dependent):
-    """Whether a node makes a multiple, a sum with constants, an element or a logarithm of ``variable`` alone."""
-    others = [v for v in node.inputs if v is not variable]
+    """Whether a node makes a multiple, a sum with constants, an element or a logarithm of ``variable`` alone.
+
+    Sums of several numbers are none: their terms are learned one by one.
+    """
+    others, made = [v for v in node.inputs if v is not variable], node.outputs[0].type
     if len(others) + 1 != len(node.inputs) or any(v in dependent for v in others):
         return False
     if isinstance(node.op, Elemwise):
         name = str(node.op.scalar_op).lower()
         divides = name == "true_div" and node.inputs[0] is variable
-        return divides or name in ("mul", "neg", "log", "add", "sub", "identity")
-    element = isinstance(node.op, Subtensor) and node.outputs[0].type.ndim == 0
-    return element or _only_adds(node)
+        known = divides or name in ("mul", "neg", "log", "add", "sub", "identity")
+        return known and made.broadcastable == variable.type.broadcastable
+    if isinstance(node.op, Sum):
+        return all(variable.type.broadcastable)
+    return (isinstance(node.op, Subtensor) and made.ndim == 0) or _only_adds(node)
 
 
 def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
@@ -166,7 +179,7 @@ def is_added(output: Variable, terms: Iterable[Variable]) -> bool:
 def _only_adds(node):
     if isinstance(node.op, Elemwise):
         return str(node.op.scalar_op).lower() in ("add", "identity")
-    return isinstance(node.op, (Sum, DimShuffle, Reshape, SpecifyShape))  # every element comes through once
+    return isinstance(node.op, (Sum, DimShuffle, Reshape, SpecifyShape, ViewOp))  # every element comes through once
 
 
 def _is_float(variable) -> bool:
