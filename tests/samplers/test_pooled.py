@@ -626,7 +626,7 @@ def test_draws_in_an_angles_other_periods_are_near():
     assert np.abs(Draws(rows).x[:, 0]).max() > 15.0
     farthest = draws.x[np.argmax(draws.x[:, 0])]
     cut = Draws(rows, circles.around(np.array([0]), np.array([farthest[0] + 0.01 - np.pi, 0.0])))
-    assert cut.near(farthest + [0.02, 0.0])
+    assert cut.near(farthest + np.array([0.02, 0.0]))
     cut = Draws(rows, circles.around(np.array([0]), np.array([1.0 + np.pi - 0.01, 0.0])))  # through the middle
     assert cut.near(np.array([1.0, 0.0]))
     assert not cut.missing(np.array([1.02, 0.0]), 0.0)
