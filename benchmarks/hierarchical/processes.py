@@ -43,7 +43,7 @@ def marginal_likelihood(own, log_noise, t, y):
         root = np.linalg.cholesky(_kernel(np, own, log_noise, t))
     except np.linalg.LinAlgError:
         return np.nan
-    return -0.5 * np.sum(solve_triangular(root, y, lower=True) ** 2) - np.log(np.diag(root)).sum()
+    return -0.5 * np.sum(solve_triangular(root, y, lower=True, check_finite=False) ** 2) - np.log(np.diag(root)).sum()
 
 
 def _marginal_graph(own, log_noise, t, y):
