@@ -659,6 +659,8 @@ MUTATIONS = [
              "draws behind the end of a period are none", "samplers/test_pooled.py -k angle"),
     Mutation("samplers/pooled/checks/looks", "x = x if window is None else window.wrapped(x)", "pass",
              "draws in an angle's next period are none", "samplers/test_pooled.py -k angle"),
+    Mutation("samplers/pooled/production", "chains.rng.spawn(len(everyone))", "[chains.members[0].rng] * len(everyone)",
+             "looks take a chain's random numbers", "public/test_sample_black_boxes.py -k change_no_draw"),
     Mutation("samplers/pooled/production", "first = int(np.argmax(np.isfinite(evaluated.log_densities)))", "first = 0",
              "looks begin at a start without a density", "public/test_sample_black_boxes.py -k look"),
     Mutation("samplers/kamiltonian/factors/learning", "linear[same], result[same] = before[same], np.square(before[same])", "pass",

@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
+from pymc_kameleon.samplers.pooled import production
 from pymc_kameleon.samplers.pooled.checks import audits
 from pymc_kameleon.samplers.pooled.plan import LOOKING
 from pymc_kameleon.sampling import arguments, workers
@@ -163,6 +164,37 @@ def test_a_box_that_raises_in_a_look_ends_no_run():
     assert np.isnan(looks["_outputs"].values[raised]).all()
     assert np.isfinite(looks["_log_density"].values[~raised]).all()
     assert idata["posterior"].attrs["failed"] == 0  # of what matters
+
+
+@pytest.mark.usefixtures("around")
+def test_looks_beside_black_boxes_change_no_draw(monkeypatch):
+    idata = looked(mirrored())
+    monkeypatch.setattr(production, "_looks", lambda chains, _members: chains.looks)
+    without = looked(mirrored())
+    assert "look" not in without["evaluations"]["_move"].values
+    draws, longer = (found["posterior"]["a"].values for found in (idata, without))
+    n = draws.shape[1]
+    assert n < longer.shape[1]  # they cost draws
+    assert draws.tobytes() == np.ascontiguousarray(longer[:, :n]).tobytes()
+
+
+@pytest.mark.usefixtures("around")
+def test_a_run_whose_looks_raised_is_resumed_with_the_same_bits(tmp_path):
+    def box(a):
+        if a < 0.0:
+            raise ZeroDivisionError
+        return a**2 + np.zeros(2)
+
+    bits = []
+    for cut in (None, 0.9, 0.5):
+        if cut is not None:
+            (found,) = (p for p in (tmp_path / "run").iterdir() if p.suffix != ".json")
+            found.write_bytes(found.read_bytes()[: int(cut * found.stat().st_size)])
+        idata = looked(mirrored(box), checkpoint=tmp_path / "run", random_seed=1)
+        looks = idata["evaluations"]["_move"].values == "look"
+        assert np.isneginf(idata["evaluations"]["_log_density"].values[looks]).any()
+        bits.append(idata["posterior"]["a"].values.tobytes())
+    assert bits[0] == bits[1] == bits[2]
 
 
 @pytest.mark.usefixtures("around")
