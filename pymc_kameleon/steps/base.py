@@ -148,7 +148,6 @@ class KernelStep(BlockedStep):
     leading: ClassVar[tuple[str, ...]] = ("tune", "parametrization", "preset")  # shown first
     watches: ClassVar[type[Watch]] = Watch
     # whether the algorithm's own statistics change after tuning
-    _draws_differ: ClassVar[bool] = False
     _bar_shows: ClassVar[str] = progress.SCALE  # below acceptance and evaluations
 
     stats_dtypes_shapes: ClassVar[dict] = {
@@ -463,11 +462,10 @@ class KernelStep(BlockedStep):
         """A draw's statistics, with what the progress bar shows of it."""
         own = None if state.tune else self._frozen_stats
         if own is None:
-            own = self._own_statistics(told)
-            if not (state.tune or self._draws_differ):
-                self._frozen_stats = own
+            own = self._own_statistics()
+            self._frozen_stats = None if state.tune else own
         here, work = state.here, state.work
-        row = progress.Row(own)
+        row = progress.Row(own, **self._draw_statistics(told))
         row |= {
             "accept": told.accept_prob, "accepted": float(told.accepted),
             "model_logp": self.density.model_log_density(here.position, here.log_density),
@@ -488,8 +486,11 @@ class KernelStep(BlockedStep):
         """Statistics, their types and shapes; a step may have fewer than its class."""
         return self.stats_dtypes_shapes
 
-    def _own_statistics(self, told):
+    def _own_statistics(self):
         return self.sampler.stats(self.algorithm_state)
+
+    def _draw_statistics(self, told):
+        return {}  # beside those, which are fixed once tuning ends
 
     @classmethod
     def _progressbar_config(cls, n_chains=1):

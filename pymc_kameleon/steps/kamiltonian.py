@@ -124,7 +124,6 @@ class KamiltonianStep(KernelStep):
     }  # fmt: skip
     watches = SurrogateWatch
     _bar_shows = progress.SURROGATE
-    _draws_differ = True
 
     def __init__(
         self, vars=None, *,
@@ -253,23 +252,30 @@ class KamiltonianStep(KernelStep):
         own = {*KernelStep.stats_dtypes_shapes, *of_all, *self.sampler.statistics}
         return {name: kind for name, kind in self.stats_dtypes_shapes.items() if name in own}
 
-    def _own_statistics(self, told):
-        state, proposal = self.algorithm_state, told.proposal
-        found = self.sampler.stats(state, proposal)
-        # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
-        # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
-        trajectory = proposal.move.startswith(("surrogate", "hamiltonian"))
-        error = -told.log_ratio if trajectory and proposal.log_q_ratio > -math.inf else math.nan
-        found |= {
-            "surrogate_diverging": found["diverging"], "diverging": self.density.diverges(error),
-            "energy_error": error, "tree_size": found.pop("n_steps", 0), "evaluations": self.evaluations,
-        }  # fmt: skip
+    def _own_statistics(self):
+        found = self.sampler.stats(self.algorithm_state)
         for name in LARGE:
-            if abs(found.get(name, 0.0)) > 3e38:
-                found[name] = math.copysign(math.inf, found[name])
+            if name in found:
+                found[name] = _in_four_bytes(found[name])
         if "surrogate" in found:
             found["surrogate"] = family_number(found["surrogate"])
         if self.by_factors:
             worst = found["worst_factor"]
             found["worst_factor"] = self.sampler.known.factors.index(worst) if worst else -1  # type: ignore[attr-defined]
         return found
+
+    def _draw_statistics(self, told):
+        proposal = told.proposal
+        found = self.sampler.draw_stats(self.algorithm_state, proposal)
+        # What the surrogate's own dynamics call diverging is a trajectory that was refused by design and at no cost. To
+        # PyMC and ArviZ ``diverging`` says that the sampler cannot follow the log density: only the true one can tell.
+        trajectory = proposal.move.startswith(("surrogate", "hamiltonian"))
+        error = -told.log_ratio if trajectory and proposal.log_q_ratio > -math.inf else math.nan
+        found["surrogate_diverging"], found["diverging"] = found["diverging"], self.density.diverges(error)
+        found["tree_size"] = found.pop("n_steps")
+        found["energy_error"], found["evaluations"] = _in_four_bytes(error), self.evaluations
+        return found
+
+
+def _in_four_bytes(value):
+    return math.copysign(math.inf, value) if abs(value) > 3e38 else value

@@ -25,7 +25,7 @@ def test_only_a_large_and_finite_energy_error_is_one(surrogate, move, error, div
     proposal = proposal._replace(position=np.ones(2), log_q_ratio=0.3, move=move)
 
     def statistics(proposal):
-        return step._own_statistics(Told(proposal, 0.0, False, -error))
+        return step._draw_statistics(Told(proposal, 0.0, False, -error))
 
     found = statistics(proposal)
     assert found["diverging"] is diverging

@@ -69,7 +69,8 @@ class SurrogateSampler(Sampler):
     def trusted(self, state: Any, current: Current) -> float:
         """The share of the surrogate's kernel at a point, which D holds or not."""
         dynamics = state.dynamics
-        inside = current._replace(z=transitions.in_region(dynamics, current.z))
+        z = transitions.in_region(dynamics, current.z)
+        inside = current if z is current.z else current._replace(z=z)
         return trust.share(state.mixture, dynamics.radius, dynamics.ceiling, inside)
 
     def end(self, state: Any, proposal: Proposal, there: Point) -> Current:
@@ -135,11 +136,13 @@ class SurrogateSampler(Sampler):
             "share": state.share if fit else 0.0,
             "refits": quality.refits if state.learning is None else state.learning.schedule.refits,
         }
-        if proposal is None:
-            return found
+        return found if proposal is None else found | self.draw_stats(state, proposal)
+
+    def draw_stats(self, state: Any, proposal: Proposal) -> dict[str, Any]:
+        """Those that are others after each draw, once frozen."""
         path = proposal.carry.path if proposal.carry else None  # a step's own carries nothing
         return {
-            **found,
+            "share": state.share if state.fit else 0.0,
             "move": proposal.move,
             "n_steps": path.gradients if path else 0,
             "energy_error": path.energy_error if path else math.nan,

@@ -39,12 +39,15 @@ class Row(dict[str, Any]):
 class Window(deque[float]):
     """The last ``WINDOW`` acceptance probabilities. For the eye alone: no draw depends on it, nor is it ever stored."""
 
+    total = 0.0
+
     def told(self, life: Any, draw: Any, evaluations: int) -> Told:
         """What the bar shows of a draw: acceptance over the last draws that proposed."""
         if draw.proposal.move not in NO_PROPOSALS:
+            self.total += draw.accept_prob - (self[0] if len(self) == self.maxlen else 0.0)
             self.append(draw.accept_prob)
         phase = DRAWING if not life.state.tune else CLIMBING if life.climbing else TUNING
-        return Told(phase, sum(self) / max(len(self), 1), evaluations)
+        return Told(phase, self.total / max(len(self), 1), evaluations)
 
 
 def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:

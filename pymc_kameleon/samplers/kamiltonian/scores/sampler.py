@@ -426,10 +426,7 @@ class ScoreKamiltonian(SurrogateSampler):
     def stats(self, state, proposal=None) -> dict[str, Any]:
         """Statistics of the state, NaN where there is no surrogate yet; the shortest lengthscale."""
         fitted = state.fitted
-        path = Path(math.nan if fitted is None else math.exp(state.log_step), 0, False)
-        if proposal is not None and proposal.carry and isinstance(proposal.carry.path, Path):
-            path = proposal.carry.path
-        return {
+        found = {
             "random_walk_share": state.walk_share,
             "share": state.share if fitted else 0.0,
             "surrogate_score": fitted.validation.score if fitted else math.nan,
@@ -439,8 +436,15 @@ class ScoreKamiltonian(SurrogateSampler):
             "lengthscale": float(np.min(fitted.lengthscale)) if fitted else math.nan,
             "regularization": fitted.regularization if fitted else math.nan,
             "refits": state.refits,
-            **path._asdict(),
+            **_standing(state)._asdict(),
         }
+        return found if proposal is None else found | self.draw_stats(state, proposal)
+
+    def draw_stats(self, state, proposal) -> dict[str, Any]:
+        """Those that are others after each draw, once frozen."""
+        path = proposal.carry.path if proposal.carry else None
+        path = path if isinstance(path, Path) else _standing(state)
+        return {"share": state.share if state.fitted else 0.0, **path._asdict()}
 
     def _adapt_step_size(self, state, outcome):
         """Robbins-Monro towards the target acceptance, between 5 % of the surrogate's limit and it."""
@@ -455,3 +459,8 @@ class ScoreKamiltonian(SurrogateSampler):
 
 def _quality(state):
     return handover.judge(state.residuals.buffer[: state.residuals.size, 0])
+
+
+def _standing(state):
+    """Of a draw without a trajectory."""
+    return Path(math.nan if state.fitted is None else math.exp(state.log_step), 0, False)
