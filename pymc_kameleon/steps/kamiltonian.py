@@ -254,6 +254,7 @@ class KamiltonianStep(KernelStep):
 
     def _own_statistics(self):
         found = self.sampler.stats(self.algorithm_state)
+        found.pop("n_steps", None)  # each draw's, by another name
         for name in LARGE:
             if name in found:
                 found[name] = _in_four_bytes(found[name])

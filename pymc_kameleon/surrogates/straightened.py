@@ -17,7 +17,7 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates import rescaling
-from pymc_kameleon.surrogates.values.features import at
+from pymc_kameleon.surrogates.values.features import at, room
 
 
 @njit(cache=True)
@@ -37,8 +37,8 @@ def leapfrog(
     slope = np.empty(d)
     narrower = np.empty(d)
     momentum = normals.copy()
-    s = np.empty(d)
-    by_s = np.empty(d)
+    s = np.empty(room(d, integers))
+    by_s = np.empty(room(d, integers))
     totals = np.zeros(bent)  # log |dq/dw| by s_j, on which exactness hangs
     for k in range(bent):
         for i in range(d):

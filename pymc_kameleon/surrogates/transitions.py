@@ -33,7 +33,7 @@ from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates.rescaling import Rescaling
 from pymc_kameleon.surrogates.values import features
-from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of
+from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, room
 
 REACH = 2.0  # of D, in the largest distance that the chain has been at
 MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
@@ -192,8 +192,8 @@ def run(rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, t
 
 @njit(cache=True)
 def _value(numbers, integers, z):
-    d = z.size
-    return at(numbers, integers, 1.0, z, np.empty(d), np.empty(d), np.empty(d))
+    size = room(z.size, integers)
+    return at(numbers, integers, 1.0, z, np.empty(z.size), np.empty(size), np.empty(size))
 
 
 @njit(cache=True)
@@ -232,8 +232,8 @@ def _transitions(
     gradient = np.empty(d)
     new_gradient = np.empty(d)
     momentum = np.empty(d)
-    s = np.empty(d)
-    by_s = np.empty(d)
+    s = np.empty(room(d, integers))
+    by_s = np.empty(room(d, integers))
     square_radius = radius * radius
     ceiling = temperature * ceiling
     value = at(numbers, integers, temperature, z, gradient, s, by_s)

@@ -85,7 +85,7 @@ def test_compiled_value_and_gradient_beside_straight_tails(reach):
     for row, expected in zip(x, value, strict=True):
         z = transitions.to_z(dynamics, row)
         assert transitions.value(dynamics, z) == pytest.approx(expected, rel=1e-8)
-        by_z, buffer, other = np.empty(D), np.empty(D), np.empty(D)
+        by_z, buffer, other = np.empty(D), *np.empty((2, features.room(D, dynamics.flat[1])))
         half = features.at(*dynamics.flat, 0.5, z, by_z, buffer, other)
         assert half == pytest.approx(0.5 * expected, rel=1e-8)
     numeric = slopes(lambda at: 0.5 * transitions.value(dynamics, at), z)

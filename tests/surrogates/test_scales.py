@@ -406,7 +406,7 @@ def test_straightened_leapfrog_agrees_with_the_plain_version(make, temperature):
     for _ in range(5):
         z, momentum = 0.7 * rng.standard_normal(d), rng.standard_normal(d)
         new, gradient, by_new = np.empty(d), np.empty(d), np.empty(d)
-        spare = np.empty((2, d))
+        spare = np.empty((2, features.room(d, dynamics.flat[1])))
         value = features.at(*dynamics.flat, temperature, z, gradient, *spare)
         new_value, log_ratio, stability, inside, gradients = straightened.leapfrog(
             *dynamics.flat, dynamics.rescaling, temperature, z, value, gradient, momentum, 0.2, 6, math.inf, new, by_new
@@ -472,11 +472,12 @@ ONLY = {"trajectories": Arm(3, 1.6, 0.4, 0.0), "jumps": Arm(6, 1.6, 0.4, 1.0)}
 def by_hand(dynamics, starts, kind, with_jacobian):
     """Six moves, or trajectories, with the inner test here; ``with_jacobian=False`` leaves log |J| out of it."""
     d = starts.shape[1]
-    rng, moves, space = np.random.default_rng(13), dynamics.rescaling, np.empty((4, d))
+    rng, moves, size = np.random.default_rng(13), dynamics.rescaling, features.room(d, dynamics.flat[1])
+    (gradient, by_new), spare = np.empty((2, d)), np.empty((2, size))
     ends = starts.copy()
     for z in ends:
         for _ in range(6):
-            value = features.at(*dynamics.flat, 1.0, z, *space[:3])
+            value = features.at(*dynamics.flat, 1.0, z, gradient, *spare)
             new, normals = np.empty(d), rng.standard_normal(d)
             if kind == "jumps":
                 jacobian = rescaling.move(moves, z, 0.5, rng.random(), normals[0], new)
@@ -484,7 +485,7 @@ def by_hand(dynamics, starts, kind, with_jacobian):
                 log_ratio = new_value - value + jacobian
             else:
                 new_value, log_ratio, *_ = straightened.leapfrog(
-                    *dynamics.flat, moves, 1.0, z, value, space[0], normals, 0.5, 3, dynamics.radius**2, new, space[3]
+                    *dynamics.flat, moves, 1.0, z, value, gradient, normals, 0.5, 3, dynamics.radius**2, new, by_new
                 )
                 further = (moves.bent_into @ (new - z))[moves.bent_variables]
                 jacobian = moves.halves * moves.bends.sum(axis=1) @ further

@@ -93,7 +93,7 @@ def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind, reach):
         low = dynamics._replace(ceiling=value - 1.0)
         near = dynamics._replace(radius=0.5 * math.sqrt(z @ z))
         assert transitions.value_inside(low, one) == transitions.value_inside(near, one) == -math.inf
-        gradient, space = np.empty(3), np.empty((2, 3))
+        gradient, space = np.empty(3), np.empty((2, features.room(3, dynamics.flat[1])))
         features.at(*dynamics.flat, 0.5, z, gradient, *space)
         differences = slopes(partial(transitions.value, dynamics), z)
         np.testing.assert_allclose(gradient, 0.5 * differences, rtol=1e-6, atol=1e-6)

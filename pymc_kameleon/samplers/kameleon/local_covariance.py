@@ -70,15 +70,34 @@ def gaussian_local(y, points, lengthscale):
     """``normalization="local"`` for the Gaussian kernel. Exponents are shifted by the nearest point's: the ratio does
     not change, and nothing underflows however far ``y`` is from the history.
     """
-    delta, squares = differences(y, points)
-    n = squares.size
-    nearest = squares.min()
+    delta, weights = differences(y, points)
+    d, n = delta.shape
+    nearest = _least(weights)
     precision = 0.5 / (lengthscale * lengthscale)
-    weights = np.empty(n)
     for a in range(n):
-        weights[a] = (nearest - squares[a]) * precision
+        weights[a] = (nearest - weights[a]) * precision
     exponentials(weights)
-    return _symmetric(np.dot(weights * delta, delta.T), np.dot(weights, np.ones(n)))
+    moment, weighted = np.empty((d, d)), np.empty(n)
+    for i in range(d):  # half of the product of two matrices, in half of its time
+        row = delta[i]
+        for a in range(n):
+            weighted[a] = weights[a] * row[a]
+        for j in range(i + 1):
+            moment[i, j] = np.dot(weighted, delta[j])
+    return _symmetric(moment, np.dot(weights, np.ones(n)))
+
+
+@njit(cache=True)
+def _least(x):
+    """In four strands: a quarter of the time of one."""
+    first = second = third = fourth = np.inf
+    whole = x.size - x.size % 4
+    for a in range(0, whole, 4):
+        first, second = min(first, x[a]), min(second, x[a + 1])
+        third, fourth = min(third, x[a + 2]), min(fourth, x[a + 3])
+    for a in range(whole, x.size):
+        first = min(first, x[a])
+    return min(min(first, second), min(third, fourth))
 
 
 @njit(cache=True)

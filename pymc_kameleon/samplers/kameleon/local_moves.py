@@ -187,8 +187,8 @@ class LocalMoves(Sampler):
     def local_move(self, rng, x, state) -> Proposal:
         """A step with the covariance at ``x``."""
         gamma, nu = self.local_gamma(state), math.exp(state.log_scale)
-        delta, forward = draw_step(state.covariance, gamma, nu, rng.standard_normal(len(x)))
-        x_new, y_new = displace(x, state.centre, state.factor, delta)
+        normals = rng.standard_normal(len(x))
+        delta, forward, x_new, y_new = step_from(x, state.centre, state.factor, state.covariance, gamma, nu, normals)
         there = self.covariance(state.model, y_new)
         # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma
         # as the forward density (Sejdinovic et al., 2014, proposition 2 and the algorithm's step 3).
@@ -319,3 +319,10 @@ def displace(x, centre, factor, delta):
     """The point a step ``delta`` away from ``x`` in the kernel's coordinates: (x*, y*), shape (d,) each."""
     x_new = x + multiply_lower(factor, delta)
     return x_new, solve_lower(factor, x_new - centre)
+
+
+@njit(cache=True)
+def step_from(x, centre, factor, covariance, gamma, nu, normals):
+    """A step from ``x`` (d,), its log density, and where it leads, in ``x`` and in the kernel's coordinates."""
+    delta, forward = draw_step(covariance, gamma, nu, normals)
+    return delta, forward, *displace(x, centre, factor, delta)

@@ -10,10 +10,10 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply_lower, solve_lower
-from pymc_kameleon.numerics.normal_steps import draw_step, log_step_density
+from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.samplers.autoregressive import contract
 from pymc_kameleon.samplers.kameleon.feature_covariance import covariance_at
-from pymc_kameleon.samplers.kameleon.local_moves import displace
+from pymc_kameleon.samplers.kameleon.local_moves import step_from
 from pymc_kameleon.samplers.kameleon.shear import bend, straighten
 from pymc_kameleon.surrogates.transitions import value_at
 
@@ -69,8 +69,7 @@ def transitions(
                     y, frequencies, offsets, roots, density, scaled, lengthscale, noise
                 )  # fmt: skip
                 stale = False
-            delta, forward = draw_step(covariance, gamma, nu, normal)
-            new, y = displace(x, centre, factor, delta)
+            delta, forward, new, y = step_from(x, centre, factor, covariance, gamma, nu, normal)
             there = covariance_at(y, frequencies, offsets, roots, density, scaled, lengthscale, noise)
             # Exactness hangs here: the reverse density takes S at the new point, as in ``LocalMoves.local_move``.
             log_ratio = log_step_density(delta, there, gamma, nu) - forward

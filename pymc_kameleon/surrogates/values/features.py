@@ -31,10 +31,9 @@ import numpy as np
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply
 from pymc_kameleon.surrogates import rescaling
-from pymc_kameleon.surrogates.values import scales, straight_tails, sums
+from pymc_kameleon.surrogates.values import products, scales, straight_tails, sums
 from pymc_kameleon.surrogates.values.sums import LOG_LADDER
 
-DENSE = 8.0  # numbers in a dense matrix of products that cost less than one sparse product does
 NONE, GAUSSIAN, PAIRWISE, FOURIER = 0, 1, 2, 3  # values of Surrogate.kind
 
 
@@ -201,7 +200,7 @@ def flatten(
     d, b = len(f.centre), f.blocks
     square = np.zeros((0, 0))
     moves = rescaling.nothing(d) if moves is None else moves
-    pairs, starts, partners, monomials, dense = products(f, d)
+    pairs, starts, partners, monomials, dense = products.make(f, d)
     whole = f.kind == FOURIER or not len(f.weights)
     # What is read, by ``_row`` and its like, by its number in these lists: ``linear`` is 6, ``pairs`` 38.
     numbers = (
@@ -229,30 +228,10 @@ def flatten(
     )
 
 
-def products(f: Surrogate, d: int) -> tuple[np.ndarray, ...]:
-    """Monomials as s_i (s_j s_k) and (s_i s_j) (s_k s_l): terms w t_a t_b of t = (s, pairs).
-
-    ``pairs`` (p, 2), the variables of each; ``starts`` (d + p + 1,), where the terms of t_a begin; ``partners`` (m,), b
-    of each; ``monomials`` (m,), w; or, instead of the last three, ``dense`` (d + p, d + p), W of t'Wt/2.
-    """
-    m = len(f.monomials)
-    flat, degree = np.repeat(f.variables.ravel(), f.powers.ravel()), f.powers.sum(axis=1)
-    ends = np.cumsum(degree)
-    quartic = degree == 4
-    last = flat[ends[:, None] - np.array([2, 1])].reshape(m, 2)
-    first = flat[(ends - degree)[quartic, None] + np.array([0, 1])].reshape(-1, 2)
-    codes, where = np.unique(np.concatenate([last, first]) @ np.array([d, 1]), return_inverse=True)
-    a, b = flat[ends - degree], d + where[:m]
-    a[quartic] = d + where[m:]
-    pairs, n = np.stack([codes // d, codes % d], axis=1), d + len(codes)
-    if n * n < DENSE * m:
-        dense = np.zeros((n, n))
-        dense[a, b] = f.monomials
-        none = np.zeros(0, dtype=np.int64)
-        return pairs, none, none, np.zeros(0), dense + dense.T
-    order = np.lexsort((b, a))
-    starts = np.searchsorted(a[order], np.arange(n + 1))
-    return pairs, starts, b[order], f.monomials[order], np.zeros((0, 0))
+@njit(cache=True, inline="always")
+def room(d, n):
+    """How long what :func:`at` calls ``s`` and ``by_s`` has to be."""
+    return d + n[4 * 38 + 2]
 
 
 @njit(cache=True, inline="always")
@@ -298,7 +277,7 @@ def to_x(x, n, z):
 
 
 # --- compiled value and gradient ------------------------------------------------------------------
-# ``at``, ``_fitted`` and ``_other_terms`` are calls: inlined into their callers, they took 33 s to compile instead of
+# ``at``, ``_fitted`` and what they call are calls: inlined into their callers, they took 33 s to compile instead of
 # 21, and a gradient is as fast.
 
 
@@ -306,37 +285,16 @@ def to_x(x, n, z):
 def at(x, n, temperature, z, gradient, s, by_s):
     """Temperature * f at ``z`` and its gradient with respect to z, for a composed surrogate in buffers (``x``, ``n``).
 
-    Not for views of them: to count the references to those takes longer than a quadratic.
+    ``s`` and ``by_s`` have :func:`room`. Not for views of the buffers: to count the references to those takes longer
+    than a quadratic.
     """
-    d = z.size
     value = _fitted(x, n, z, gradient, s, by_s)
-    reach = x[3]
-    if reach < np.inf:
-        whiten, metric = n[4 * 5], n[4 * 8]
-        r = straight_tails.radius(x, whiten, s)
-        if r > reach:
-            outward, slope, inner = straight_tails.outward(x, whiten, s, r), np.zeros(d), np.zeros(d)
-            far = _fitted(x, n, reach / r * z, inner, s, by_s) - x[4] * (r - reach)
-            if far > value or value > x[5]:
-                value = far
-                for i in range(d):
-                    for j in range(d):
-                        slope[j] += x[metric + i * d + j] * outward[i]
-                straight_tails.continued(reach / r, r, x[4], z, inner, slope, gradient)
+    if x[3] < np.inf:
+        value = _with_tails(x, n, z, value, gradient, s, by_s)
     if n[n[4 * 37] + 3] > 0:
-        metric = n[4 * 8]
-        for i in range(d):
-            total = 0.0
-            for j in range(d):
-                total += x[metric + i * d + j] * z[j]
-            s[i] = total
-            by_s[i] = 0.0
-        value += _known(x, n, s, by_s)
-        for i in range(d):
-            for j in range(d):
-                gradient[j] += x[metric + i * d + j] * by_s[i]
+        value += _with_known(x, n, z, gradient, s, by_s)
     if temperature != 1.0:
-        for i in range(d):
+        for i in range(z.size):
             gradient[i] *= temperature
     return temperature * value
 
@@ -344,21 +302,60 @@ def at(x, n, temperature, z, gradient, s, by_s):
 @njit(cache=True)
 def _fitted(x, n, z, gradient, s, by_s):
     """What was fitted, at ``z``."""
-    d = z.size
     value = x[0] + _quadratic(x, n, z, gradient)
     if not n[n[4 * 37] + 1]:
-        metric = n[4 * 8]
-        for i in range(d):
-            total = 0.0
-            for j in range(d):
-                total += x[metric + i * d + j] * z[j]
-            s[i] = total
-            by_s[i] = 0.0
-        value += _other_terms(x, n, s, by_s)
-        for i in range(d):
-            for j in range(d):
-                gradient[j] += x[metric + i * d + j] * by_s[i]
+        _into_s(x, n, z, s, by_s)
+        value += _other_terms(x, n, z.size, s, by_s)
+        _by_z(x, n, by_s, gradient)
     return value
+
+
+@njit(cache=True)
+def _with_tails(x, n, z, value, gradient, s, by_s):
+    """What was fitted, whose value and gradient are given; where it is not believed, its straight tails."""
+    d, reach, whiten = z.size, x[3], n[4 * 5]
+    r = straight_tails.radius(x, whiten, s[:d])
+    if r > reach:
+        outward, slope, inner = straight_tails.outward(x, whiten, s[:d], r), np.zeros(d), np.zeros(d)
+        far = _fitted(x, n, reach / r * z, inner, s, by_s) - x[4] * (r - reach)
+        if far > value or value > x[5]:
+            value = far
+            _by_z(x, n, outward, slope)
+            straight_tails.continued(reach / r, r, x[4], z, inner, slope, gradient)
+    return value
+
+
+@njit(cache=True)
+def _with_known(x, n, z, gradient, s, by_s):
+    """The value at ``z`` of what is known; its gradient is added to ``gradient``."""
+    _into_s(x, n, z, s, by_s)
+    value = _known(x, n, s[: z.size], by_s[: z.size])
+    _by_z(x, n, by_s, gradient)
+    return value
+
+
+# By unsigned offsets, of which Numba need not ask whether they count from the end: half of what it takes otherwise.
+
+
+@njit(cache=True, inline="always")
+def _into_s(x, n, z, s, by_s):
+    """s = B z; the gradient with respect to it is 0 yet."""
+    d, metric = np.uint64(z.size), np.uint64(n[4 * 8])
+    for i in range(d):
+        total = 0.0
+        for j in range(d):
+            total += x[metric + i * d + j] * z[j]
+        s[i] = total
+        by_s[i] = 0.0
+
+
+@njit(cache=True, inline="always")
+def _by_z(x, n, by_s, gradient):
+    """Add the gradient with respect to z."""
+    d, metric = np.uint64(gradient.size), np.uint64(n[4 * 8])
+    for i in range(d):
+        for j in range(d):
+            gradient[j] += x[metric + i * d + j] * by_s[i]
 
 
 def values(f: Surrogate, x: np.ndarray) -> np.ndarray:
@@ -402,16 +399,20 @@ def _fitted_at(numbers, integers, s, gradient):
     d, frame = s.size, _grid(numbers, integers, 4)
     u, by_u = multiply(frame, s - _row(numbers, integers, 3)), np.empty(d)
     value = numbers[0] + _quadratic(numbers, integers, u, by_u)
+    t, by_s = np.empty(room(d, integers)), np.zeros(room(d, integers))
+    t[:d] = s
+    value += _other_terms(numbers, integers, d, t, by_s)
     for i in range(d):
         for j in range(d):
             gradient[j] += frame[i, j] * by_u[i]
-    return value + _other_terms(numbers, integers, s, gradient)
+        gradient[i] += by_s[i]
+    return value
 
 
 @njit(cache=True, inline="always")
 def _quadratic(x, n, u, gradient):
     """Return b'u + u'Qu/2, writing its gradient; by Q's rows, which are its columns: side by side, the same bits."""
-    d, linear, quadratic = u.size, n[4 * 6], n[4 * 7]
+    d, linear, quadratic = np.uint64(u.size), np.uint64(n[4 * 6]), np.uint64(n[4 * 7])
     for i in range(d):
         gradient[i] = 0.0
     for j in range(d):
@@ -430,13 +431,22 @@ def is_quadratic(f: Surrogate) -> bool:
 
 
 @njit(cache=True)
-def _other_terms(x, n, s, gradient):
-    """The value at s of everything but the quadratic; its gradient is added to ``gradient``."""
-    value, kind = 0.0, n[n[4 * 37]]
-    if n[4 * 38 + 1] > 0:
-        value += sums.monomials(
-            _grid(n, n, 38), _row(n, n, 39), _row(n, n, 40), _row(x, n, 10), _grid(x, n, 29), s, gradient
+def _other_terms(x, n, d, s, by_s):
+    """The value at ``s[:d]`` of everything but the quadratic; its gradient is added to ``by_s[:d]``, which is 0."""
+    value = 0.0
+    if n[4 * 38 + 2] > 0:
+        value += products.add(
+            x, n, d, n[4 * 38], n[4 * 38 + 2], n[4 * 39], n[4 * 40], n[4 * 10], n[4 * 29], n[4 * 29 + 1] > 0, s, by_s
         )  # fmt: skip
+    if n[n[4 * 37]] != NONE or n[4 * 14 + 1] > 0 or n[4 * 17 + 1] > n[n[4 * 37] + 3]:
+        value = _sums(x, n, value, s[:d], by_s[:d])
+    return value
+
+
+@njit(cache=True)
+def _sums(x, n, value, s, gradient):
+    """``value`` and that of kernels, tails and what was fitted of the scales; their gradient is added."""
+    kind = n[n[4 * 37]]
     if kind == GAUSSIAN:
         value += sums.gaussian(_grid(x, n, 11), _row(x, n, 13), x[1], _grid(x, n, 5), s, gradient)
     elif kind == PAIRWISE:

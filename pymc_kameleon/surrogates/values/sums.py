@@ -16,7 +16,7 @@ LOG_LADDER = 2.0 ** np.arange(0, 7)  # q_j: from within one standard deviation t
 
 
 @njit(cache=True, inline="always")
-def _dot(a, b):
+def dot(a, b):
     """A'b in eight sums, in one order on every processor."""
     n = a.size
     whole = n - n % 8
@@ -36,47 +36,6 @@ def _dot(a, b):
 
 
 @njit(cache=True)
-def monomials(pairs, starts, partners, weights, dense, s, gradient):
-    """Every monomial as a product of two of the variables and their pairs: a third of what powers cost, or a sixth."""
-    d, p = s.size, len(pairs)
-    n = d + p
-    t = np.empty(n)
-    by_t = np.zeros(n)
-    for i in range(d):
-        t[i] = s[i]
-    for k in range(p):
-        t[d + k] = s[pairs[k, 0]] * s[pairs[k, 1]]
-    value = 0.0
-    if dense.size > 0:
-        whole = n - n % 4
-        for a in range(0, whole, 4):
-            r0, r1, r2, r3 = dense[a], dense[a + 1], dense[a + 2], dense[a + 3]
-            t0, t1, t2, t3 = t[a], t[a + 1], t[a + 2], t[a + 3]
-            for b in range(n):
-                by_t[b] += (r0[b] * t0 + r1[b] * t1) + (r2[b] * t2 + r3[b] * t3)
-        for a in range(whole, n):
-            for b in range(n):
-                by_t[b] += dense[a, b] * t[a]
-        value = 0.5 * _dot(t, by_t)
-    else:
-        for a in range(n):
-            own, total = t[a], 0.0
-            for e in range(starts[a], starts[a + 1]):
-                b, w = partners[e], weights[e]
-                total += w * t[b]
-                by_t[b] += w * own
-            by_t[a] += total
-            value += total * own
-    for i in range(d):
-        gradient[i] += by_t[i]
-    for k in range(p):
-        i, j = pairs[k, 0], pairs[k, 1]
-        gradient[i] += by_t[d + k] * s[j]
-        gradient[j] += by_t[d + k] * s[i]
-    return value
-
-
-@njit(cache=True)
 def gaussian(across, weights, lengthscale, whiten, s, gradient):
     """exp(-|z - z_k|^2 / 2 l^2), the centres ``across`` (d, k)."""
     d, n = across.shape
@@ -93,9 +52,9 @@ def gaussian(across, weights, lengthscale, whiten, s, gradient):
     exponentials(term)
     for k in range(n):
         term[k] *= weights[k]
-    value = _dot(term, np.ones(n))
+    value = dot(term, np.ones(n))
     for i in range(d):
-        slope = precision * (_dot(across[i], term) - z[i] * value)
+        slope = precision * (dot(across[i], term) - z[i] * value)
         for j in range(d):
             gradient[j] += whiten[i, j] * slope
     return value
@@ -127,8 +86,8 @@ def pairwise(across, weights, lengthscale, s, gradient):
         for k in range(n):
             e = own[k]
             own[k] = (single + pair * (total[k] - e)) * e * (row[k] - here)
-        gradient[i] += precision * _dot(own, weights)
-    return _dot(squares, weights)
+        gradient[i] += precision * dot(own, weights)
+    return dot(squares, weights)
 
 
 @njit(cache=True)
