@@ -547,6 +547,8 @@ MUTATIONS = [
     Mutation("numerics/step_size", "(1.2 - u**3)", "(0.8 + 0.4 * u)", "no chain enters a narrow end", "test_factored_kamiltonian.py -k funnel"),
     Mutation("verdict/doubts", " and beyond > WORSE * elsewhere", "", "noise is a wall", "test_report.py -k everywhere"),
     Mutation("verdict/doubts", "beyond - 2.0 * error > HOPELESS", "beyond > HOPELESS", "a few moves are a wall", "test_report.py -k no_wall_yet"),
+    Mutation("samplers/kamiltonian/values/worth", "affordable = choice.most /", "affordable = 1e9 * choice.most /", "a trial takes as long as it likes",
+             "test_kamiltonian_worth.py -k affordable"),
     Mutation("samplers/kamiltonian/values/worth", "if not choice.times and (not alike", "if (not alike", "a dear density's arms are tried on every surrogate",
              "test_kamiltonian_worth.py -k given_times"),
     Mutation("verdict/doubts", "distance.min()) >= LITTLE)", "distance.min()) >= 0.0)", "a prior's end is a wall, a hundredth missing refuses a run", "test_report.py -k 'prior or worth'"),

@@ -89,6 +89,24 @@ def test_arms_are_tried_again_when_the_evaluations_have_grown():
         assert after.tried == (evaluations if again else 200)
 
 
+@pytest.mark.parametrize(("most", "patience"), [(1e10, (3, 6)), (4.0, (3, 1)), (2.0, (2, 1)), (0.1, (1, 1))])
+def test_a_patient_trial_is_as_long_as_is_affordable(monkeypatch, most, patience):
+    """``most`` in trials without patience, which may take as long as they do."""
+    seen, dynamics = [], normal_dynamics()
+    monkeypatch.setattr(kamiltonian_worth, "try_arms", lambda *given: seen.append(given[-1]) or (np.ones(4), np.ones(4)))
+    once = value_features.work(dynamics.surrogate) * kamiltonian_worth._gradients(dynamics, kamiltonian_worth.CHEAP)
+    choice = kamiltonian_worth.CHEAP._replace(most=most if most > 100.0 else (most + 0.5) * once)
+    kamiltonian_worth.tried_anew(None, worth(), dynamics, 100, choice, (3, 6))
+    assert seen == [patience]
+
+
+def test_the_gradients_of_a_trial_are_about_as_many_as_expected(monkeypatch):
+    monkeypatch.setattr(kamiltonian_worth, "ENOUGH", 0.0)  # all arms are tried
+    dynamics = normal_dynamics()
+    found = kamiltonian_worth.try_arms(np.random.default_rng(0), dynamics)[1] @ kamiltonian_worth.CHEAP.lengths * 20
+    assert kamiltonian_worth._gradients(dynamics, kamiltonian_worth.CHEAP) == pytest.approx(found, rel=0.3)
+
+
 @pytest.mark.parametrize(("choice", "tried"), [(kamiltonian_worth.DEAR, False), (kamiltonian_worth.CHEAP, True)])
 def test_of_given_times_no_free_chain_is_run_and_the_longest_arm_begins_as_the_best(monkeypatch, choice, tried):
     runs, nothing = [], kamiltonian_worth.empty(3, choice)

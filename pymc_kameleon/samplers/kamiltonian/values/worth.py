@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
-from pymc_kameleon.surrogates.transitions import ARMS, LONG, Arm, Dynamics
+from pymc_kameleon.surrogates.transitions import ARMS, LONG, MAX_LEAPFROG, Arm, Dynamics
 from pymc_kameleon.surrogates.values import features as value_features
 
 ENOUGH = 1.15  # autocorrelation time below which no longer arm is tried
@@ -32,6 +32,9 @@ class Choice(NamedTuple):
     arms: tuple[Arm, ...] = ARMS  # cheapest first
     lengths: tuple[int, ...] = (16, 20, 6, 6)  # of the free chains that each is tried by: the long arms need fewer
     price: float = 3e-7  # of a multiply-add in f, in evaluations of the log density
+    # multiply-adds that a patient trial may take, some seconds: with 700 centres in 32 dimensions six times as many
+    # chains, three times as long, took 40 s
+    most: float = 1e10
     times: tuple[float, ...] = ()  # where none is tried, autocorrelation times that count for all surrogates
 
 
@@ -88,9 +91,13 @@ def after_refit(
 
 
 def tried_anew(rng, worth: Worth, dynamics: Dynamics, evaluations: int, choice: Choice, patience=(1, 1)) -> Worth:
-    """Try every arm by free chains, ``patience`` times as long and as many as usual."""
+    """Try every arm by free chains, ``patience`` times as long and as many as usual, as far as that is affordable."""
+    each = value_features.work(dynamics.surrogate)
+    longer, more = patience
+    affordable = choice.most / (each * _gradients(dynamics, choice))
+    patience = max(1, min(longer, int(affordable))), max(1, min(more, int(affordable / longer)))
     times, gradients = try_arms(rng, dynamics, choice, patience)
-    work = gradients * choice.price * value_features.work(dynamics.surrogate)
+    work = gradients * choice.price * each
     return worth._replace(times=times, work=work, tried=evaluations)
 
 
@@ -121,6 +128,13 @@ def try_arms(rng, dynamics: Dynamics, choice: Choice = CHEAP, patience=(1, 1)) -
         if times[k] < ENOUGH:
             break
     return times, gradients
+
+
+def _gradients(dynamics, choice):
+    """About how many a trial without patience takes."""
+    leaps = [min(arm.time / dynamics.step_size + 1.0, MAX_LEAPFROG) for arm in choice.arms]
+    each = [arm.transitions * (arm.jumps + (1.0 - arm.jumps) * n) for arm, n in zip(choice.arms, leaps, strict=True)]
+    return 20 * float(np.dot(each, choice.lengths))
 
 
 def free_chains(
