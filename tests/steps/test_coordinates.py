@@ -183,7 +183,7 @@ def test_the_toy_by_hand_has_the_right_slope(centring):
         np.ones((2, 1, 1)), np.full(2, 1.5), np.ones(2, dtype=bool), np.array([0, 3, 6]),
         np.zeros((6, 3), dtype=np.int64),
         np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * 2), rng.standard_normal(6), np.array([0, 3, 6]),
-        assemble([None, None], 1), True,
+        assemble([None, None], 1), np.array([True, False]), True,
     )  # fmt: skip
 
     def at(u):

@@ -55,6 +55,7 @@ class Emulator(NamedTuple):
     coefficients: np.ndarray  # (sum of monomials x outputs,): factor by factor, monomials in rows
     start: np.ndarray  # (K + 1,), int: where each factor's coefficients begin
     splines: Splines
+    logged: np.ndarray  # (n_o,), bool: what is emulated of an output is its logarithm
     straight: bool  # whether emulators go on beyond their balls; if not, they are for a climb
 
 
@@ -132,8 +133,11 @@ def emulate(emulator, w):
         if outside:
             _go_on(e, k, t, table, r, normal[:d], outputs_k, slopes)
         for j in range(outputs_k.size):
+            rises = 1.0
+            if e.logged[e.outputs[k] + j]:
+                rises = outputs_k[j] = math.exp(outputs_k[j])
             for i in range(d):
-                jacobian[e.outputs[k] + j, i] = slopes[i, j] * by_w[i]
+                jacobian[e.outputs[k] + j, i] = rises * slopes[i, j] * by_w[i]
     return outputs, jacobian, penalty, slope
 
 

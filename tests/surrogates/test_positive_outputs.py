@@ -1,0 +1,71 @@
+"""Black boxes whose outputs are positive: cases, concentrations. A polynomial falls below 0, where counts have no density."""
+
+import numpy as np
+import pytest
+
+from pymc_kameleon.surrogates.factors import regression
+from pymc_kameleon.surrogates.factors.emulator import emulate
+from pymc_kameleon.surrogates.factors.layout import Layout
+from tests.support.differences import slopes
+
+TIMES = np.arange(1.0, 9.0)
+LAYOUT = Layout(np.array([0, 2]), np.array([0, 8]), np.array([False]))
+
+
+def epidemic(w):
+    """Cases at each of ``TIMES``, from few to many: inputs (n, 2) are how fast it grows, and when it peaks."""
+    growth, peak = 1.0 + 0.5 * w[:, :1], 4.0 + 1.5 * w[:, 1:]
+    return 100.0 / np.cosh(growth * (TIMES - peak)) ** 2
+
+
+def line(w):
+    return 50.0 + w @ np.ones((2, 8)) * TIMES
+
+
+def crosses(w):
+    return epidemic(w) - 20.0
+
+
+def fitted(box, n=300, **options):
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((n, 2))
+    sample = regression.Sample(w, box(w), -0.5 * np.square(w).sum(axis=1))
+    price = 1.0 / np.maximum(1.0, np.abs(box(np.zeros((1, 2)))[0]))  # of a Poisson count
+    return regression.fit(rng, LAYOUT, sample, w, w[0], price, **options)
+
+
+def emulated(found, w):
+    return np.array([emulate(found.emulator, row)[0] for row in w])
+
+
+def test_the_logarithm_is_emulated_of_what_a_polynomial_puts_below_0(monkeypatch):
+    fresh = 1.5 * np.random.default_rng(1).standard_normal((200, 2))
+    found = fitted(epidemic)
+    assert found.emulator.logged.all()
+    assert (emulated(found, fresh) > 0.0).all()
+    error = np.abs(emulated(found, fresh) - epidemic(fresh))
+    monkeypatch.setattr(regression, "POOR", np.inf)
+    monkeypatch.setattr(regression, "_falls_below", lambda *_: False)
+    without = fitted(epidemic)  # the control
+    assert not without.emulator.logged.any()
+    assert (emulated(without, fresh) < 0.0).any()
+    assert np.median(error) < 0.5 * np.median(np.abs(emulated(without, fresh) - epidemic(fresh)))
+    assert found.error < 0.5 * without.error
+
+
+@pytest.mark.parametrize("box", [line, crosses])
+def test_what_is_a_polynomial_or_may_be_negative_stays_as_it_is(box):
+    assert not fitted(box).emulator.logged.any()
+
+
+def test_a_sum_of_squares_is_positive_and_no_prediction():
+    assert not fitted(epidemic, slopes=-np.ones(8)).emulator.logged.any()
+
+
+@pytest.mark.parametrize("far", [0.3, 9.0])  # within the ball, and beyond
+def test_the_jacobian_is_that_of_differences(far):
+    emulator, w = fitted(epidemic).emulator, np.array([-0.4, far])
+    outputs, jacobian, *_ = emulate(emulator, w)
+    assert (outputs > 0.0).all()
+    by_outputs = slopes(lambda w: emulate(emulator, w)[0], w)
+    np.testing.assert_allclose(jacobian, by_outputs.T, rtol=1e-4, atol=1e-6)
