@@ -204,7 +204,14 @@ class Elsewhere(Engine):
     """
 
     def __init__(self, density, entropy: int | None, executor, timeout: float | None = None):
-        self.density = cloudpickle.dumps(density)
+        try:
+            self.density = cloudpickle.dumps(density)
+        except Exception as error:
+            error.add_note(
+                "The log density is sent to the workers, threads too, as a pickle. What is made by wrap_py in a "
+                "function cannot be: make it at the top of a module, or leave executor= out."
+            )
+            raise
         self.digest = hashlib.blake2b(self.density, digest_size=16).hexdigest()
         self.entropy, self.timeout = entropy, timeout
         self.meanwhile: Callable[[Callable[[], bool]], None] | None = None

@@ -148,8 +148,8 @@ def in_full(found: Found) -> Iterator[str]:
     if found.short:
         yield (
             f"Lowest values may be missing: {_listed(found.short)}. A scale that may be 0 has draws ever nearer to it; "
-            "these end before, where the surrogate does not go. Its mean is hardly touched, the lower end of its "
-            "interval is too high, and its logarithm is not to be used."
+            "these end before, where the surrogate does not go. The lower end of its interval is too high, its "
+            "mean may be, and its logarithm is not to be used."
             + ("" if found.ends_are_known else " Where a prior ends there, nothing is: report(idata, model) knows.")
         )
 

@@ -7,7 +7,9 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pytensor.compile.ops import wrap_py
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling.arguments import plan_of
@@ -192,3 +194,15 @@ def test_only_the_whole_has_to_have_few_unknowns(by_factors):
     else:
         with pytest.raises(ValueError, match=r"200 dimensions are more than .* use pm.sample with FastKameleonStep"):
             plan_of(None, "auto", 16, 2000, None, density)
+
+
+def test_an_op_that_cannot_be_pickled_is_said_to_be_made_elsewhere():
+    @wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])
+    def hidden(x):
+        return -0.5 * x @ x
+
+    with pm.Model(), ThreadPoolExecutor(2) as pool:
+        pm.Potential("p", hidden(pm.Normal("x", shape=2)))
+        with pytest.raises(Exception, match="pickle") as caught:
+            pk.sample(max_evaluations=100, executor=pool, progressbar=False)
+    assert "at the top of a module" in caught.value.__notes__[-1]

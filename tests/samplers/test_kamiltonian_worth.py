@@ -93,7 +93,12 @@ def test_arms_are_tried_again_when_the_evaluations_have_grown():
 def test_a_patient_trial_is_as_long_as_is_affordable(monkeypatch, most, patience):
     """``most`` in trials without patience, which may take as long as they do."""
     seen, dynamics = [], normal_dynamics()
-    monkeypatch.setattr(kamiltonian_worth, "try_arms", lambda *given: seen.append(given[-1]) or (np.ones(4), np.ones(4)))
+
+    def tried(*given):
+        seen.append(given[-1])
+        return np.ones(4), np.ones(4)
+
+    monkeypatch.setattr(kamiltonian_worth, "try_arms", tried)
     once = value_features.work(dynamics.surrogate) * kamiltonian_worth._gradients(dynamics, kamiltonian_worth.CHEAP)
     choice = kamiltonian_worth.CHEAP._replace(most=most if most > 100.0 else (most + 0.5) * once)
     kamiltonian_worth.tried_anew(None, worth(), dynamics, 100, choice, (3, 6))

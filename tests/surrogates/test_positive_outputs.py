@@ -1,4 +1,4 @@
-"""Black boxes whose outputs are positive: cases, concentrations. A polynomial falls below 0, where counts have no density."""
+"""Black boxes whose outputs are positive: cases, concentrations. A polynomial of them falls below 0."""
 
 import numpy as np
 import pytest

@@ -339,7 +339,7 @@ def _with_known(x, n, z, gradient, s, by_s):
 
 @njit(cache=True, inline="always")
 def _into_s(x, n, z, s, by_s):
-    """s = B z; the gradient with respect to it is 0 yet."""
+    """Write s = B z; the gradient with respect to it is 0 yet."""
     d, metric = np.uint64(z.size), np.uint64(n[4 * 8])
     for i in range(d):
         total = 0.0

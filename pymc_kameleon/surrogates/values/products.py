@@ -100,4 +100,3 @@ def _dense(x, begin, size, t, by_t):
         a += one
     whole = np.int64(size)
     return 0.5 * dot(t[:whole], by_t[:whole])
-
