@@ -384,6 +384,8 @@ MUTATIONS = [
              "the logarithm of a sum of squares", "test_positive_outputs.py -k sum_of_squares"),
     Mutation("surrogates/factors/regression", "(is_poor or _falls_below(found, w, positive))", "False",
              "positive outputs below 0", "test_positive_outputs.py -k below"),
+    Mutation("steps/factors/split", "self.start = numbers(start)", "self.start = start",
+             "where the start is no number nobody sees what moves", "test_sample_black_boxes.py -k no_number"),
     Mutation("surrogates/factors/regression", "return levelled if levelled.polynomial.error < WORSE * found.polynomial.error else found", "return found",
              "factors: no tail is level", "test_long_tails.py -k level"),
     Mutation("surrogates/factors/splines", "linalg.qr(x[rows])[0][:, p:]", "linalg.qr(x[rows])[0][:, :-p]",

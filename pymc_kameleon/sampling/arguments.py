@@ -18,7 +18,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.prior_scale import jitter, look_at_prior
+from pymc_kameleon.steps.prior_scale import jitter, look_at_prior, numbers
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -247,4 +247,4 @@ def _point(
         raise ValueError(f'initvals="prior": {", ".join(improper)} cannot be drawn: flat. Give a point, or priors.')
     with model:
         function = make_initial_point_fn(model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True)
-    return function(int(rng.integers(2**31)))
+    return {name: numbers(value) for name, value in function(int(rng.integers(2**31))).items()}

@@ -113,7 +113,7 @@ class Starts:
         if not self._is_initial(x):
             return None
         scale = self.density.spread(self.prior)
-        beside = x + jitter(scale) * rng.uniform(-1.0, 1.0, (BESIDE, len(x)))
+        beside = numbers(x) + jitter(scale) * rng.uniform(-1.0, 1.0, (BESIDE, len(x)))
         for other in (*beside, *self.looks(rng, scale, ELSEWHERE)):
             there = evaluate(other, False)
             if math.isfinite(there.log_density):
@@ -136,6 +136,14 @@ class Starts:
             return looks
         entered = np.array([self.density.enter(x) for x in looks])
         return np.where(np.isfinite(entered), entered, box)
+
+
+def numbers(point: np.ndarray) -> np.ndarray:
+    """A ``point`` in transformed coordinates, 0 where it is no number.
+
+    PyMC's initial point is NaN of pm.Uniform("x", 50, 100), whose mean overflows small integers; 0 is that mean.
+    """
+    return np.where(np.isfinite(point), point, 0)
 
 
 def _draws(model):

@@ -1,11 +1,13 @@
 """``pk.sample`` on models with black boxes that are learned one by one: the same protocol, with what they returned."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.ops import wrap_py
 from scipy.stats import norm
 
 import pymc_kameleon as pk
@@ -392,3 +394,25 @@ def test_control_variates(model, step, monkeypatch):
     assert row["controlled"]
     assert row["mcse_mean"] < 0.7 * row["mcse_mean_draws"]
     assert abs(row["mean"] - true_mean_of_mu()) < 4.5 * row["mcse_mean"]
+
+
+@wrap_py(itypes=[pt.dscalar, pt.dscalar], otypes=[pt.dvector])
+def line_of(height, slope):
+    return height + slope * np.arange(3.0)
+
+
+def test_an_initial_point_that_is_no_number_hides_no_input():
+    """The mean of pm.Uniform(50, 100) is one of small integers, and overflows: PyMC's initial point is NaN."""
+    with pm.Model() as model:
+        height, slope = pm.Uniform("height", 50, 100), pm.Uniform("slope", 0, 1)
+        pm.Normal("y", line_of(height, slope), 0.5, observed=[70.0, 70.5, 71.1])
+    assert math.isnan(model.initial_point()["height_interval__"])
+    step = pk.KamiltonianStep(model=model)
+    assert step.sampler.known.layout.inputs.tolist() == [0, 2]
+    with model:
+        alone = pm.sample(
+            200, tune=300, chains=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False
+        )
+        together = pk.sample(max_evaluations=600, random_seed=1, progressbar=False)
+    for found in (alone, together):
+        assert float(found["posterior"]["height"].mean()) == pytest.approx(70.1, abs=0.5)

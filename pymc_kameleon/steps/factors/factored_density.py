@@ -69,7 +69,7 @@ class FactoredDensity(LogDensity):
         self._function = compile_log_density([v], [total, *outputs], compile_kwargs)
         self._function.trust_input = True
         self._given = pytensor_internals.cells(self._function)
-        shapes = self._shapes(cut, initial_point)
+        shapes = self._shapes(cut)
         self.probes = 0
         factors = self._factors(cut, model, initial_point, counts(shapes))
         self.parts_known: Split = Split(cut, shapes, factors, compile_kwargs)
@@ -117,12 +117,12 @@ class FactoredDensity(LogDensity):
         _, x, _, _, log_scale = self.parts_known.places(u, self._zero)
         return x, float((self._own * log_scale).sum())
 
-    def _shapes(self, cut, initial_point):
+    def _shapes(self, cut):
         """Of all outputs: as declared, or as they come at the centre of the priors that are moved."""
         declared = [[v.type.shape for v in box.outputs] for box in cut.boxes]
         if all(None not in shape for row in declared for shape in row):
             return declared
-        _, *outputs = self._tried(np.where(cut.coordinates.movable, 0.0, self.ravel(initial_point)))
+        _, *outputs = self._tried(np.where(cut.coordinates.movable, 0.0, cut.start))
         shapes = iter([np.shape(o) for o in outputs])
         return [[next(shapes) for _ in box.outputs] for box in cut.boxes]
 

@@ -27,6 +27,7 @@ from pymc_kameleon.steps.factors.probe import Factor, Inputs
 from pymc_kameleon.steps.hierarchies.coordinates import Coordinates
 from pymc_kameleon.steps.log_density import compile_for_numba
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
+from pymc_kameleon.steps.prior_scale import numbers
 from pymc_kameleon.steps.pytensor_internals import callable_from_numba, compile_strictly
 from pymc_kameleon.surrogates.factors.layout import Layout
 
@@ -75,9 +76,8 @@ class Cut:
         moved = {model.values_to_rvs[v].name for v in self.coordinates.priors}
         self.terms = {name: term.sum() for name, term in terms.items() if name not in moved}
         self.added = [all(is_added(v, self.terms.values()) for v in box.outputs) for box in self.boxes]
-        self.start = np.concatenate(
-            [np.ravel(np.asarray(point[v.name], dtype=float)) for v, *_ in self.coordinates.layout]
-        )
+        start = np.concatenate([np.ravel(np.asarray(point[v.name], dtype=float)) for v, *_ in self.coordinates.layout])
+        self.start = numbers(start)  # where it is none, nobody sees what moves
         self.reaches: list[np.ndarray] = []
         self.inputs = self._find_inputs() if self.boxes else []
 
