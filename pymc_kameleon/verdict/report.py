@@ -114,7 +114,7 @@ def report(idata: Any, model: Any = None) -> str:
             centred=_centred(idata, attributes, model),
             beside=_beside(attributes, model),
         ),
-        *_unseen(attributes),
+        *_unseen(attributes, noise_sd),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -417,15 +417,13 @@ def _advice(
         yield "To try next: " + "; ".join(helps) + "."
 
 
-def _unseen(attributes: dict[str, Any]) -> Iterator[str]:
+def _unseen(attributes: dict[str, Any], noise_sd: float) -> Iterator[str]:
     """What these chains cannot tell."""
     if "step" in attributes:
         if not attributes.get("looked", True):
-            yield (
-                "No climb has looked for other modes: none ends in a short tuning, and none begins under noise, beside "
-                "other steps, with arrival=False or evaluations=, nor, where black boxes are learned one by one, from "
-                "initvals."
-            )
+            options = "arrival=False, evaluations=" + ", initvals=" * ("factors" in attributes)
+            why = f"none ends in a short tuning, or begins beside other steps or with {options}"
+            yield f"No climb has looked for other modes: {'none begins under noise' if noise_sd else why}."
         yield "The chains learned alone: a mode that none of them has come to is missing from all, and from R-hat."
     elif "evaluations" in attributes:
         yield (
