@@ -143,35 +143,36 @@ def emulate(emulator, w):
 
 # Outputs are innermost, where they lie side by side: two to three times as fast as monomials, and the same bits.
 # What is called for every factor is not given the emulator, whose twenty arrays are then counted as held once more, and
-# one buffer serves all: 16 us in place of 34, of 40 factors of two inputs.
+# one buffer serves all: 16 us in place of 34, of 40 factors of two inputs. Unsigned, of which Numba need not ask whether
+# they count from the end: 10.
 @njit(cache=True)
 def _polynomial(variables, powers, coefficients, monomials, c, t, table, radial, outputs, slopes):
     """A factor's outputs, or their derivatives along ``t`` times |t|, and the derivatives of that by ``t``, (d, n).
 
     ``monomials``: the first and after the last; ``c``: where the coefficients begin; ``table``: a buffer.
     """
-    for i in range(slopes.shape[0]):
+    d, n, c = np.uint64(slopes.shape[0]), np.uint64(outputs.size), np.uint64(c)
+    for i in range(d):
         table[i, 0] = 1.0
         for p in range(DEGREE):
             table[i, p + 1] = table[i, p] * t[i]
-    n = outputs.size
-    for m in range(monomials[0], monomials[1]):
+    for m in range(np.uint64(monomials[0]), np.uint64(monomials[1])):
         value, degree = 1.0, 0
         for i in range(VARIABLES):
             degree += powers[m, i]
-            value *= table[variables[m, i], powers[m, i]]
+            value *= table[np.uint64(variables[m, i]), np.uint64(powers[m, i])]
         # a homogeneous function's derivative along its argument is its degree times it
         times = float(degree) if radial else 1.0
         for j in range(n):
             outputs[j] += coefficients[c + j] * times * value
         for i in range(VARIABLES):
-            power, mine = powers[m, i], variables[m, i]
+            power, mine = powers[m, i], np.uint64(variables[m, i])
             if power == 0:
                 continue
-            partial = power * table[mine, power - 1]
+            partial = power * table[mine, np.uint64(power - 1)]
             for j in range(VARIABLES):
                 if j != i:
-                    partial *= table[variables[m, j], powers[m, j]]
+                    partial *= table[np.uint64(variables[m, j]), np.uint64(powers[m, j])]
             for j in range(n):
                 slopes[mine, j] += coefficients[c + j] * times * partial
         c += n
