@@ -143,8 +143,8 @@ def emulate(emulator, w):
 
 # Outputs are innermost, where they lie side by side: two to three times as fast as monomials, and the same bits.
 # What is called for every factor is not given the emulator, whose twenty arrays are then counted as held once more, and
-# one buffer serves all: 16 us in place of 34, of 40 factors of two inputs. Unsigned, of which Numba need not ask whether
-# they count from the end: 10.
+# one buffer serves all: 16 us in place of 34, of 40 factors of two inputs. By unsigned offsets, of which Numba need not
+# ask whether they count from the end: 10.
 @njit(cache=True)
 def _polynomial(variables, powers, coefficients, monomials, c, t, table, radial, outputs, slopes):
     """A factor's outputs, or their derivatives along ``t`` times |t|, and the derivatives of that by ``t``, (d, n).
