@@ -1,8 +1,12 @@
 """Black boxes whose outputs are positive: cases, concentrations. A polynomial of them falls below 0."""
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pytensor.compile.ops import wrap_py
 
+import pymc_kameleon as pk
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.emulator import emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
@@ -18,6 +22,11 @@ def epidemic(w):
     return 100.0 / np.cosh(growth * (TIMES - peak)) ** 2
 
 
+@wrap_py(itypes=[pt.dscalar, pt.dscalar], otypes=[pt.dvector])
+def cases(growth, peak):
+    return epidemic(np.array([[growth, peak]]))[0]
+
+
 def line(w):
     return 50.0 + w @ np.ones((2, 8)) * TIMES
 
@@ -31,7 +40,7 @@ def fitted(box, n=300, **options):
     w = rng.standard_normal((n, 2))
     sample = regression.Sample(w, box(w), -0.5 * np.square(w).sum(axis=1))
     price = 1.0 / np.maximum(1.0, np.abs(box(np.zeros((1, 2)))[0]))  # of a Poisson count
-    return regression.fit(rng, LAYOUT, sample, w, w[0], price, **options)
+    return regression.fit(rng, LAYOUT, sample, w, w[0], price, **{"positive": np.ones(8, bool), **options})
 
 
 def emulated(found, w):
@@ -58,8 +67,23 @@ def test_what_is_a_polynomial_or_may_be_negative_stays_as_it_is(box):
     assert not fitted(box).emulator.logged.any()
 
 
-def test_a_sum_of_squares_is_positive_and_no_prediction():
-    assert not fitted(epidemic, slopes=-np.ones(8)).emulator.logged.any()
+def test_what_has_a_density_below_0_stays_as_it_is():
+    assert not fitted(epidemic, positive=None).emulator.logged.any()
+
+
+@pytest.mark.parametrize(("kind", "positive"), [(pm.Poisson, True), (pm.Normal, False)])
+def test_which_outputs_must_be_positive_is_asked_of_the_model(monkeypatch, kind, positive):
+    with pm.Model() as model:
+        growth, peak = pm.Normal("growth"), pm.Normal("peak")
+        kind("y", cases(growth, peak), observed=epidemic(np.zeros((1, 2)))[0].round())
+    step, seen = pk.KamiltonianStep(model=model), []
+    fit = regression.fit
+    monkeypatch.setattr(regression, "fit", lambda *a, **k: seen.append(k["positive"]) or fit(*a, **k))
+    with model:
+        pm.sample(1, tune=200, chains=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+    asked = [found for found in seen if found is not None]
+    assert asked
+    assert np.all(asked == np.full(8, positive))
 
 
 @pytest.mark.parametrize("far", [0.3, 9.0])  # within the ball, and beyond

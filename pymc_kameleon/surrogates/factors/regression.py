@@ -64,6 +64,7 @@ def fit(
     precision: np.ndarray,
     *,
     slopes: np.ndarray | None = None,
+    positive: np.ndarray | None = None,
     nearest: bool = False,
     careful: bool = False,
 ) -> Fit:
@@ -81,6 +82,9 @@ def fit(
     slopes : ndarray of shape (n_o,), optional
         dL / do of outputs in which the log density is linear, else 0. Default 1 where outputs are added up. A factor of
         such outputs alone is fitted as a log likelihood is: for what is high, and not rising where nobody was.
+    positive : ndarray of bool, shape (n_o,), optional
+        Outputs without a log density below 0: of those that have always been positive the logarithm is emulated where
+        that is better. A polynomial of cases or concentrations falls below 0, and chains stand still there.
     nearest : bool
         The reference of each factor is what is nearest to ``here`` in its own inputs: for a climb.
     careful : bool
@@ -96,7 +100,8 @@ def fit(
     if not usable.any():
         raise np.linalg.LinAlgError("no black box has returned a number that can be learned from")
     sample = Sample(*(a[usable] for a in sample))
-    given = (sample, reference, here, precision, slopes, nearest, careful)
+    positive = (sample.outputs > 0.0).all(axis=0) & (False if positive is None else positive)
+    given = (sample, reference, here, precision, slopes, positive, nearest, careful)
     factors = [_fit_one(rng, layout, k, *given) for k in range(layout.size)]
     return Fit(_assemble(layout, factors, slopes, not nearest), np.array([f.polynomial.error for f in factors]))
 
@@ -113,19 +118,15 @@ class Factor(NamedTuple):
     logged: np.ndarray  # (outputs,)
 
 
-def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, nearest, careful) -> Factor:
-    """Factor ``k`` in its inputs as they are; with levelled tails where they are long and that is far better.
-
-    Of outputs that have always been positive the logarithm is emulated where that is better: a polynomial of
-    concentrations or cases falls below 0, where a count or a lognormal has no density, and chains stand still there.
-    """
+def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, positive, nearest, careful) -> Factor:
+    """Factor ``k`` in its inputs as they are; with levelled tails where they are long and that is far better."""
     columns = layout.inputs_of(k)
     w, o = sample.inputs[:, columns], sample.outputs[:, layout.outputs_of(k)]
     own_slopes = slopes[layout.outputs_of(k)]
     score = (o * own_slopes).sum(axis=1) if own_slopes.all() else None  # the log likelihood, up to a constant
     own = _reference(w, sample.log_densities if score is None else score, reference, columns, here, nearest)
     known = reference is not None and not nearest
-    price, positive = precision[layout.outputs_of(k)], (own_slopes == 0.0) & (o > 0.0).all(axis=0)
+    price, positive = precision[layout.outputs_of(k)], positive[layout.outputs_of(k)]
     top = o[np.argmax(sample.log_densities)]
 
     def fitted(knots, logged):

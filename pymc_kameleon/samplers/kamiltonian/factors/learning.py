@@ -115,7 +115,8 @@ def _fit(rng, known, learning, v, nearest=False):
     precision, slopes = output_prices(known, v, learning)
     return regression.fit(
         rng, known.layout, sample, reference, here, precision,
-        slopes=slopes, nearest=nearest, careful=learning.careful,
+        slopes=slopes, positive=None if nearest else must_be_positive(known, v, learning), nearest=nearest,
+        careful=learning.careful,
     )  # fmt: skip
 
 
@@ -131,6 +132,22 @@ def _reference(known: Known, learning: Learning) -> np.ndarray | None:
         high = finite & (heights >= np.quantile(heights[finite], 0.7))
         return np.concatenate([learning.free, learning.inputs.buffer[: learning.evaluated.size][high]])
     return None
+
+
+def must_be_positive(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray:
+    """Which outputs, (n_o,), have no log density below 0, those of counts and lognormals: factor by factor."""
+    layout, zero = known.layout, np.zeros(len(v))
+    outputs = learning.evaluated.outputs[int(np.argmax(learning.evaluated.log_densities))]
+    w, *_ = known.places(v, zero)
+    flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
+    found = np.zeros(len(outputs), bool)
+    for k in np.flatnonzero(~layout.added):
+        mine = layout.outputs_of(k)
+        if (outputs[mine] > 0.0).all():
+            there = outputs.copy()
+            there[mine] *= -1.0
+            found[mine] = not math.isfinite(known.known(v, zero, w, there, flat, still)[0])
+    return found
 
 
 def output_prices(known: Known, v: np.ndarray, learning: Learning) -> tuple[np.ndarray, np.ndarray]:
