@@ -382,7 +382,7 @@ MUTATIONS = [
              "the slope of the logarithm", "test_positive_outputs.py -k jacobian"),
     Mutation("surrogates/factors/regression", "(False if positive is None else positive)", "True",
              "the logarithm of what may be negative in the model", "test_positive_outputs.py -k has_a_density"),
-    Mutation("samplers/kamiltonian/factors/learning", "found[mine] = not math.isfinite(known", "found[mine] = math.isfinite(known",
+    Mutation("samplers/kamiltonian/factors/learning", "found[j] = not has_a_value(there)", "found[j] = has_a_value(there)",
              "counts have a density below 0", "test_positive_outputs.py -k asked"),
     Mutation("surrogates/factors/regression", "(is_poor or _falls_below(found, w, positive))", "False",
              "positive outputs below 0", "test_positive_outputs.py -k below"),

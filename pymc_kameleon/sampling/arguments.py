@@ -247,4 +247,11 @@ def _point(
         raise ValueError(f'initvals="prior": {", ".join(improper)} cannot be drawn: flat. Give a point, or priors.')
     with model:
         function = make_initial_point_fn(model=model, overrides=dict(values), jitter_rvs=None, return_transformed=True)
-    return {name: numbers(value) for name, value in function(int(rng.integers(2**31))).items()}
+    point = function(int(rng.integers(2**31)))
+    for rv in model.free_RVs:
+        name = model.rvs_to_values[rv].name
+        if rv.name in values and not np.isfinite(point[name]).all():
+            raise ValueError(f"initvals has {rv.name} = {values[rv.name]}, which is not inside of its support.")
+        if rv not in values and model.rvs_to_initial_values.get(rv) is None:
+            point[name] = numbers(point[name])
+    return point

@@ -131,7 +131,7 @@ class Starts:
         """
         draws = rng.choice(self.prior.draws, n, replace=False)
         box = 2.0 * jitter(scale) * rng.uniform(-1.0, 1.0, draws.shape)
-        looks = np.where(np.isfinite(draws), draws, self.density.ravel(self.point) + box)
+        looks = np.where(np.isfinite(draws), draws, numbers(self.density.ravel(self.point)) + box)
         if not self.density.entered:
             return looks
         entered = np.array([self.density.enter(x) for x in looks])

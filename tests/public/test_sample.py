@@ -427,3 +427,12 @@ def test_points_of_another_log_density_are_refused(model, step, idata):
         sample(model, step, evaluations=(x, 3.0 * logp))
     with pytest.raises(ValueError, match=r"variables \['z'\]; wanted are"):
         sample(model, step, evaluations=({"z": x}, logp))
+
+
+@pytest.mark.parametrize("values", [{"x": 1.5}, {"s": -1.0}, {"s": 0.0}])
+def test_a_start_outside_of_the_support_is_refused(values):
+    with pm.Model():
+        x, s = pm.Uniform("x", 0, 1), pm.HalfNormal("s")
+        pm.Normal("y", x, s, observed=[0.2, 0.4])
+        with pytest.raises(ValueError, match=r"not inside of its support"):
+            pk.sample(max_evaluations=200, initvals=values, progressbar=False)

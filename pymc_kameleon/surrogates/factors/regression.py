@@ -126,7 +126,7 @@ def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, positiv
     score = (o * own_slopes).sum(axis=1) if own_slopes.all() else None  # the log likelihood, up to a constant
     own = _reference(w, sample.log_densities if score is None else score, reference, columns, here, nearest)
     known = reference is not None and not nearest
-    price, positive = precision[layout.outputs_of(k)], positive[layout.outputs_of(k)]
+    price, positive = precision[layout.outputs_of(k)], positive[layout.outputs_of(k)] & (own_slopes == 0.0)
     top = o[np.argmax(sample.log_densities)]
 
     def fitted(knots, logged):

@@ -135,18 +135,23 @@ def _reference(known: Known, learning: Learning) -> np.ndarray | None:
 
 
 def must_be_positive(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray:
-    """Which outputs, (n_o,), have no log density below 0, those of counts and lognormals: factor by factor."""
+    """Which outputs, (n_o,), have no log density below 0, those of counts and lognormals: asked one by one."""
     layout, zero = known.layout, np.zeros(len(v))
     outputs = learning.evaluated.outputs[int(np.argmax(learning.evaluated.log_densities))]
     w, *_ = known.places(v, zero)
     flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
+
+    def has_a_value(outputs):
+        try:
+            return math.isfinite(known.known(v, zero, w, outputs, flat, still)[0])
+        except Exception:  # a user's check of what is positive
+            return False
+
     found = np.zeros(len(outputs), bool)
-    for k in np.flatnonzero(~layout.added):
-        mine = layout.outputs_of(k)
-        if (outputs[mine] > 0.0).all():
-            there = outputs.copy()
-            there[mine] *= -1.0
-            found[mine] = not math.isfinite(known.known(v, zero, w, there, flat, still)[0])
+    for j in np.flatnonzero(~layout.is_added & (outputs > 0.0)) if has_a_value(outputs) else ():
+        there = outputs.copy()
+        there[j] *= -1.0
+        found[j] = not has_a_value(there)
     return found
 
 
