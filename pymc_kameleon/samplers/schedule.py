@@ -50,7 +50,7 @@ class Scheduled(Sampler):
         super().__post_init__()
         for t in (1, 2, 1000, 1_000_000):
             probability(self.schedule, t)
-        for name in ("statistics", "propose", "freeze", "place", "log_ratio", "observe", "stats"):
+        for name in ("statistics", "propose", "freeze", "place", "log_ratio", "observe", "stats", "draw_stats"):
             object.__setattr__(self, name, getattr(self.inner, name))  # the sampler's own
 
     def init(self, rng, x, known=NOTHING) -> Any:

@@ -186,6 +186,10 @@ class Sampler:
 
     # What most need not say.
 
+    def draw_stats(self, state: Any, proposal: Proposal) -> dict[str, Any]:
+        """Those of :meth:`stats` that are others after each draw, once frozen."""
+        return {}
+
     def place(self, state: Any, point: Point, proposal: Proposal | None = None) -> Any:
         """The chain is at ``point`` now: it moved there by ``proposal``, or (None) was put there from outside."""
         return state
