@@ -460,10 +460,8 @@ class KernelStep(BlockedStep):
 
     def _row(self, told, state):
         """A draw's statistics, with what the progress bar shows of it."""
-        own = None if state.tune else self._frozen_stats
-        if own is None:
-            own = self._own_statistics()
-            self._frozen_stats = None if state.tune else own
+        own = self._frozen_stats or self._own_statistics()
+        self._frozen_stats = None if state.tune else own
         here, work = state.here, state.work
         row = progress.Row(own, **self._draw_statistics(told))
         row |= {
