@@ -18,7 +18,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.prior_scale import jitter, look_at_prior, numbers
+from pymc_kameleon.steps.prior_scale import finite_or_zero, jitter, look_at_prior
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -253,5 +253,5 @@ def _point(
         if rv.name in values and not np.isfinite(point[name]).all():
             raise ValueError(f"initvals has {rv.name} = {values[rv.name]}, which is not inside of its support.")
         if rv not in values and model.rvs_to_initial_values.get(rv) is None:
-            point[name] = numbers(point[name])
+            point[name] = finite_or_zero(point[name])
     return point

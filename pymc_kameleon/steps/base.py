@@ -400,14 +400,14 @@ class KernelStep(BlockedStep):
             there = elsewhere
         if begins:
             self.watch.begins(there.position, there.log_density)
-        self.life.put(there, stage=lambda: self._set_out(there.position, there.log_density))
+        self.life.put(there, stage=lambda: self._set_out(there.position, there.log_density, elsewhere is not None))
         return elsewhere is not None
 
-    def _set_out(self, x, value):
-        """What comes before the walk, from a chain's first point; None where nothing does."""
+    def _set_out(self, x, value, ours):
+        """What comes before the walk, from a chain's first point, found by us or not; None where nothing does."""
         if not (self.arrives and self.tune):
             return None
-        return self._starts.arrival(self.rng, x, value, self.life, self.declared_tune)
+        return self._starts.arrival(self.rng, x, value, self.life, self.declared_tune, ours)
 
     def _evaluate_again(self, x, unmoved):
         """The log density of ``x``, where no proposal led."""

@@ -238,9 +238,9 @@ class KamiltonianStep(KernelStep):
         own = {"learn": self._learn, "expensive": self._expensive, "parametrization": self._parametrization}
         return {**super().options, **described(own)}
 
-    def _set_out(self, x, value):
+    def _set_out(self, x, value, ours):
         if self.known_points is None:
-            return super()._set_out(x, value)
+            return super()._set_out(x, value, ours)
         if not self.tune:
             self.watch.add("evaluations", advice.UNUSED_EVALUATIONS, whole_run=True)
             return None

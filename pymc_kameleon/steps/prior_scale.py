@@ -79,15 +79,16 @@ class Starts:
         return look_at_prior(self.model, self.variables, self.point)
 
     def arrival(
-        self, rng: np.random.Generator, x: np.ndarray, value: float, life: Life, tune: int | None
+        self, rng: np.random.Generator, x: np.ndarray, value: float, life: Life, tune: int | None, ours: bool = False
     ) -> search.State | None:
         """The arrival's state at a chain's first point ``x``; None where there is nothing to do.
 
         A chain at the initial point first jumps to an over-dispersed start; one that ``climbs`` then does so, for a
-        share of ``tune`` at most. One that ``looks`` climbs from draws of the prior later.
+        share of ``tune`` at most. One that ``looks`` climbs from draws of the prior later, also where :meth:`elsewhere`
+        has put it (``ours``).
         """
         climbs, looks = life.climbs, life.looks
-        density, at_initial = self.density, self._is_initial(x)
+        density, at_initial = self.density, self._is_initial(x) or (ours and looks and not climbs)
         if not (at_initial or climbs):
             return None
         scale = density.spread(self.prior)
@@ -113,7 +114,7 @@ class Starts:
         if not self._is_initial(x):
             return None
         scale = self.density.spread(self.prior)
-        beside = numbers(x) + jitter(scale) * rng.uniform(-1.0, 1.0, (BESIDE, len(x)))
+        beside = finite_or_zero(x) + jitter(scale) * rng.uniform(-1.0, 1.0, (BESIDE, len(x)))
         for other in (*beside, *self.looks(rng, scale, ELSEWHERE)):
             there = evaluate(other, False)
             if math.isfinite(there.log_density):
@@ -131,14 +132,14 @@ class Starts:
         """
         draws = rng.choice(self.prior.draws, n, replace=False)
         box = 2.0 * jitter(scale) * rng.uniform(-1.0, 1.0, draws.shape)
-        looks = np.where(np.isfinite(draws), draws, numbers(self.density.ravel(self.point)) + box)
+        looks = np.where(np.isfinite(draws), draws, finite_or_zero(self.density.ravel(self.point)) + box)
         if not self.density.entered:
             return looks
         entered = np.array([self.density.enter(x) for x in looks])
         return np.where(np.isfinite(entered), entered, box)
 
 
-def numbers(point: np.ndarray) -> np.ndarray:
+def finite_or_zero(point: np.ndarray) -> np.ndarray:
     """A ``point`` in transformed coordinates, 0 where it is no number.
 
     PyMC's initial point is NaN of pm.Uniform("x", 50, 100), whose mean overflows small integers; 0 is that mean.

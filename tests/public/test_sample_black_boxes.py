@@ -416,3 +416,4 @@ def test_an_initial_point_that_is_no_number_hides_no_input():
         together = pk.sample(max_evaluations=600, random_seed=1, progressbar=False)
     for found in (alone, together):
         assert float(found["posterior"]["height"].mean()) == pytest.approx(70.1, abs=0.5)
+    assert not np.isnan(alone["sample_stats"]["other_mode"]).all()  # climbs from elsewhere have ended

@@ -108,7 +108,11 @@ def test_a_patient_trial_is_as_long_as_is_affordable(monkeypatch, most, patience
 def test_the_gradients_of_a_trial_are_about_as_many_as_expected(monkeypatch):
     monkeypatch.setattr(kamiltonian_worth, "ENOUGH", 0.0)  # all arms are tried
     dynamics = normal_dynamics()
-    found = kamiltonian_worth.try_arms(np.random.default_rng(0), dynamics)[1] @ kamiltonian_worth.CHEAP.lengths * 20
+    found = (
+        kamiltonian_worth.try_arms(np.random.default_rng(0), dynamics)[1]
+        @ kamiltonian_worth.CHEAP.lengths
+        * kamiltonian_worth.CHEAP.chains
+    )
     assert kamiltonian_worth._gradients(dynamics, kamiltonian_worth.CHEAP) == pytest.approx(found, rel=0.3)
 
 

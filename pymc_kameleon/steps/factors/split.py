@@ -27,7 +27,7 @@ from pymc_kameleon.steps.factors.probe import Factor, Inputs
 from pymc_kameleon.steps.hierarchies.coordinates import Coordinates
 from pymc_kameleon.steps.log_density import compile_for_numba
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
-from pymc_kameleon.steps.prior_scale import numbers
+from pymc_kameleon.steps.prior_scale import finite_or_zero
 from pymc_kameleon.steps.pytensor_internals import callable_from_numba, compile_strictly
 from pymc_kameleon.surrogates.factors.layout import Layout
 
@@ -77,7 +77,7 @@ class Cut:
         self.terms = {name: term.sum() for name, term in terms.items() if name not in moved}
         self.added = [all(is_added(v, self.terms.values()) for v in box.outputs) for box in self.boxes]
         start = np.concatenate([np.ravel(np.asarray(point[v.name], dtype=float)) for v, *_ in self.coordinates.layout])
-        self.start = numbers(start)  # where it is none, nobody sees what moves
+        self.start = finite_or_zero(start)  # where it is none, nobody sees what moves
         self.reaches: list[np.ndarray] = []
         self.inputs = self._find_inputs() if self.boxes else []
 

@@ -134,21 +134,27 @@ def _reference(known: Known, learning: Learning) -> np.ndarray | None:
     return None
 
 
+def _highest(known: Known, v: np.ndarray, learning: Learning):
+    """The outputs, (n_o,), of the highest point so far, and what is known of the log density at ``v`` by outputs."""
+    zero = np.zeros(len(v))
+    outputs = learning.evaluated.outputs[int(np.argmax(learning.evaluated.log_densities))].copy()
+    w, *_ = known.places(v, zero)
+    flat, still = np.zeros((len(outputs), known.layout.widest)), np.zeros(len(w))
+    return outputs, lambda outputs: known.known(v, zero, w, outputs, flat, still)
+
+
 def must_be_positive(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray:
     """Which outputs, (n_o,), have no log density below 0, those of counts and lognormals: asked one by one."""
-    layout, zero = known.layout, np.zeros(len(v))
-    outputs = learning.evaluated.outputs[int(np.argmax(learning.evaluated.log_densities))]
-    w, *_ = known.places(v, zero)
-    flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
+    outputs, known_of = _highest(known, v, learning)
 
     def has_a_value(outputs):
         try:
-            return math.isfinite(known.known(v, zero, w, outputs, flat, still)[0])
+            return math.isfinite(known_of(outputs)[0])
         except Exception:  # a user's check of what is positive
             return False
 
     found = np.zeros(len(outputs), bool)
-    for j in np.flatnonzero(~layout.is_added & (outputs > 0.0)) if has_a_value(outputs) else ():
+    for j in np.flatnonzero(~known.layout.is_added & (outputs > 0.0)) if has_a_value(outputs) else ():
         there = outputs.copy()
         there[j] *= -1.0
         found[j] = not has_a_value(there)
@@ -166,13 +172,10 @@ def output_prices(known: Known, v: np.ndarray, learning: Learning) -> tuple[np.n
     result, linear = np.ones(int(layout.outputs[-1])), layout.is_added.astype(float)
     if layout.added.all():
         return result, linear
-    zero = np.zeros(len(v))
-    outputs = learning.evaluated.outputs[int(np.argmax(learning.evaluated.log_densities))].copy()
-    w, *_ = known.places(v, zero)
-    flat, still = np.zeros((len(outputs), layout.widest)), np.zeros(len(w))
+    outputs, known_of = _highest(known, v, learning)
 
     def slope(outputs):
-        return known.known(v, zero, w, outputs, flat, still)[2]
+        return known_of(outputs)[2]
 
     # one output of every factor at a time: the factors' outputs hardly interact
     rank = np.arange(len(outputs)) - layout.outputs[layout.owner]

@@ -31,6 +31,7 @@ class Choice(NamedTuple):
 
     arms: tuple[Arm, ...] = ARMS  # cheapest first
     lengths: tuple[int, ...] = (16, 20, 6, 6)  # of the free chains that each is tried by: the long arms need fewer
+    chains: int = 20  # from archived states
     price: float = 3e-7  # of a multiply-add in f, in evaluations of the log density
     # multiply-adds that a patient trial may take, some seconds: with 700 centres in 32 dimensions six times as many
     # chains, three times as long, took 40 s
@@ -122,7 +123,7 @@ def try_arms(rng, dynamics: Dynamics, choice: Choice = CHEAP, patience=(1, 1)) -
     archive = dynamics.archive
     centre, spread = archive.mean(axis=0), archive.std(axis=0) + 1e-300
     for k, (arm, length) in enumerate(zip(choice.arms, choice.lengths, strict=True)):
-        states, gradients[k] = free_chains(rng, dynamics, arm, patience[0] * length, 20 * patience[1])
+        states, gradients[k] = free_chains(rng, dynamics, arm, patience[0] * length, choice.chains * patience[1])
         states = (states - centre) / spread
         times[k] = math.sqrt(_slowest(states) * _slowest(np.square(states)))
         if times[k] < ENOUGH:
@@ -134,7 +135,7 @@ def _gradients(dynamics, choice):
     """About how many a trial without patience takes."""
     leaps = [min(arm.time / dynamics.step_size + 1.0, MAX_LEAPFROG) for arm in choice.arms]
     each = [arm.transitions * (arm.jumps + (1.0 - arm.jumps) * n) for arm, n in zip(choice.arms, leaps, strict=True)]
-    return 20 * float(np.dot(each, choice.lengths))
+    return choice.chains * float(np.dot(each, choice.lengths))
 
 
 def free_chains(
