@@ -6,6 +6,7 @@ import pytest
 from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kameleon.full import Kameleon
+from pymc_kameleon.samplers.kameleon.local_covariance import _least
 from pymc_kameleon.samplers.kameleon.pca import PCAKameleon, log_mixture_density
 from tests.support.chains import Dropped, change
 from tests.support.local_moves import learned, with_scales
@@ -113,3 +114,9 @@ def slow(*case):
 )  # fmt: skip
 def test_a_wrong_ratio_is_noticed(case, control, n):
     assert moves_of(case, n, control) > 10
+
+
+def test_the_nearest_point_is_found_wherever_it_is():
+    for n in range(1, 10):
+        for k in range(n):
+            assert _least(np.where(np.arange(n) == k, -1.0, 2.0)) == -1.0

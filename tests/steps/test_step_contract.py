@@ -14,6 +14,7 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 
+import pymc_kameleon as pk
 from pymc_kameleon.kernels import Matern
 from pymc_kameleon.steps.options import described
 from tests import step_tester as tester
@@ -328,3 +329,22 @@ def test_same_draws_one_step_a_variable(case):
         lp = one["sample_stats"][f"{case.step.name}_lp"].values[1, draw]
         assert lp.all()  # PyMC empties its own name in all but the last
         assert lp[-1] == pytest.approx(float(value(point)), rel=1e-12)
+
+
+@pytest.mark.parametrize("surrogate", ["values", "lite"])
+def test_once_frozen_each_draw_has_statistics_of_its_own(surrogate):
+    """But for those of the fit, which are made once."""
+    with pm.Model() as model:
+        pm.StudentT("x", 1.5, shape=2)
+    step = begin(pk.KamiltonianStep(surrogate=surrogate, model=model), 1)
+    points, _ = drive(step, model.initial_point(), 1, tune=120 if surrogate == "values" else 1500)
+    rows = []
+    for _ in range(300):
+        points, [row] = drive(step, points[-1], 1)
+        rows.append(row)
+        assert row["share"] == step.algorithm_state.share
+    assert min(row["share"] for row in rows) < 1.0
+    learned = np.array([row["move"].startswith(("surrogate", "hamiltonian")) for row in rows])
+    assert 0 < learned.sum() < len(rows)
+    assert [row["tree_size"] > 0 for row in rows] == learned.tolist()
+    assert len({row["surrogate_error"] for row in rows if surrogate == "values"}) <= 1

@@ -65,6 +65,13 @@ def test_the_logarithm_is_emulated_of_what_a_polynomial_puts_below_0(monkeypatch
     assert found.error < 0.5 * without.error
 
 
+def test_the_error_of_a_logarithm_is_in_units_of_the_log_density():
+    found, fresh = fitted(epidemic), np.random.default_rng(2).standard_normal((400, 2))
+    price = 1.0 / np.maximum(1.0, epidemic(np.zeros((1, 2)))[0])
+    real = (price * np.square(emulated(found, fresh) - epidemic(fresh))).sum(axis=1)
+    assert 0.2 < found.error / np.sqrt(np.mean(np.minimum(real, np.quantile(real, 0.95)))) < 5.0
+
+
 @pytest.mark.parametrize("box", [line, crosses])
 def test_what_is_a_polynomial_or_may_be_negative_stays_as_it_is(box):
     assert not fitted(box).emulator.logged.any()

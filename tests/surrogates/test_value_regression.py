@@ -65,9 +65,12 @@ def plain_value_with_straight_tails(f, x):
 @pytest.mark.parametrize("kind", [NONE, GAUSSIAN, PAIRWISE, FOURIER])
 @pytest.mark.parametrize("d", [1, 2, 5])
 @pytest.mark.parametrize(("reach", "top"), [(math.inf, math.inf), (0.7, math.inf), (0.7, 1.3)])
-def test_compiled_value_and_gradient(d, kind, reach, top):
+@pytest.mark.parametrize("every", [1, 9])  # as a dense matrix of products, and as few
+def test_compiled_value_and_gradient(d, kind, reach, top, every):
     rng = np.random.default_rng(d)
     f = random_surrogate(rng, d, kind)._replace(reach=reach, slope=1.7, top=top)
+    f = f._replace(variables=f.variables[::every], powers=f.powers[::every], monomials=f.monomials[::every])
+    assert d == 1 or (features.products.make(f, d)[4].size > 0) == (every == 1)
     points = f.centre + f.scale * rng.standard_normal((5, d))
     oracle = partial(plain_value_with_straight_tails, f)
     np.testing.assert_allclose(features.values(f, points), [*map(oracle, points)], rtol=1e-10, atol=1e-10)
