@@ -210,9 +210,8 @@ class Life:
         if self._state.tune:
             self._set(tuning_draws=self._state.tuning_draws + 1)
         # after tuning there is nothing else
-        kind = self._choose_kind() if self._state.tune or self._state.stage is not None else "move"
-        self.kind = kind
-        self._proposal = getattr(self, f"_ask_{kind}")()
+        kind = self.kind = self._choose_kind() if self._state.tune or self._state.stage is not None else "move"
+        self._proposal = self._ask_move() if kind == "move" else getattr(self, f"_ask_{kind}")()
         window = self._state.window
         if window is not None and not window.contains(self._proposal.position):
             self._proposal = self._proposal._replace(log_density=-math.inf)
@@ -223,7 +222,8 @@ class Life:
         proposal, state = self._proposal, self._state
         if state.work.now and proposal.log_density is None and proposal.position is not state.here.position:
             self.spend()
-        return getattr(self, f"_tell_{self.kind}")(proposal, there)
+        tell = self._tell_move if self.kind == "move" else getattr(self, f"_tell_{self.kind}")
+        return tell(proposal, there)
 
     def draw(self, evaluate: chain.Evaluate) -> Told:
         """Ask, evaluate, tell."""
@@ -449,7 +449,7 @@ class Life:
     # The sampler's own.
 
     def _ask_move(self):
-        return self.sampler.propose(self.rng, self.here.position, self._state.own)
+        return self.sampler.propose(self.rng, self._state.here.position, self._state.own)
 
     def _tell_move(self, proposal, there):
         state, before = self._state, self._state.here

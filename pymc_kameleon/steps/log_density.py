@@ -164,8 +164,6 @@ class LogDensity:
 
     def _at(self, u) -> tuple[np.ndarray, float]:
         """(the model's own coordinates x, log|dx/du|) at ``u``, remembered: a draw asks more than once."""
-        if self.movable is False:
-            return u, 0.0
         if self._last[0] is None or self._last[0].tobytes() != u.tobytes():
             with np.errstate(all="ignore"):
                 self._last = (u.copy(), *self._placed(u))
@@ -173,11 +171,11 @@ class LogDensity:
 
     def leave(self, x: np.ndarray) -> np.ndarray:
         """The model's own coordinates at ``x``, shape (d,)."""
-        return self._at(x)[0]
+        return x if self.movable is False else self._at(x)[0]
 
     def model_log_density(self, x: np.ndarray, value: float) -> float:
         """The model's log density at ``x``, where this one is ``value``."""
-        return value - self._at(x)[1]
+        return value if self.movable is False else value - self._at(x)[1]
 
     def spread(self, prior: Any) -> np.ndarray:
         """The scale of ``prior`` (:class:`.prior_scale.Prior`) in these coordinates: 1 where they are non-centred."""

@@ -29,6 +29,7 @@ from pytensor.graph import replace
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.link.numba.linker import NumbaLinker
+from pytensor.link.utils import raise_with_op
 from pytensor.tensor import subtensor
 from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.random.type import RandomType
@@ -89,18 +90,46 @@ def raw_callable(function) -> Callable[[np.ndarray], float]:
     """The cheapest way from a float64 vector to a float that the linker offers.
 
     The Numba linker's jitted function (``function.vm.jit_fn``), called directly, costs a third of the PyTensor
-    Function around it. Shared values are read from their live containers, so ``set_value`` and ``pm.set_data`` are
-    followed. Other linkers, several outputs (generators to write back among them), or an unknown inside: the Function.
+    Function around it; the C virtual machine between its containers, half of that. Shared values are read from their
+    live containers, so ``set_value`` and ``pm.set_data`` are followed. Other linkers, several outputs (generators to
+    write back among them), a profile, or an unknown inside: the Function.
     """
     function.trust_input = True
     outputs = getattr(getattr(getattr(function, "maker", None), "fgraph", None), "outputs", ())
     found = _jitted(function, 1)
-    if found is None or len(outputs) != 1:
+    if len(outputs) != 1 or getattr(function, "profile", None):
         return lambda x: number(function(x))
+    if found is None:
+        return _by_virtual_machine(function) or (lambda x: number(function(x)))
     jitted, stored = found
     if not stored:
         return lambda x: float(jitted(x)[0])
     return lambda x: float(jitted(x, *[cell[0] for cell in stored])[0])
+
+
+def _by_virtual_machine(function) -> Callable[[np.ndarray], float] | None:
+    """``function`` of one vector, with one output, by PyTensor's C virtual machine; None where that is not what it has.
+
+    Relies on its two containers, and on what names the Op that raised.
+    """
+    machine = getattr(function, "vm", None)
+    needed = [getattr(machine, name, None) for name in ("position_of_error", "nodes", "thunks", "storage_map")]
+    held = [getattr(function, name, ()) for name in ("input_storage", "output_storage")]
+    if any(part is None for part in needed) or not held[0] or len(held[1]) != 1:
+        return None
+    given, returned = held[0][0].storage, held[1][0].storage
+
+    def call(x):
+        given[0] = x
+        try:
+            machine()
+        except Exception:
+            at = machine.position_of_error
+            node, thunk = machine.nodes[at], machine.thunks[at]
+            raise_with_op(function.maker.fgraph, node, thunk, storage_map=machine.storage_map)
+        return number(returned[0])
+
+    return call
 
 
 def _jitted(function, n_inputs: int) -> tuple[Any, list] | None:

@@ -80,6 +80,44 @@ def test_jitted_function_is_found_and_without_it_the_function_is_called():
         assert len(calls) == (0 if strip is None else 2)
 
 
+def raises_when_negative(x):
+    if x[0] < 0.0:
+        raise ZeroDivisionError("below 0")
+    return np.asarray(x.sum())
+
+
+@pytest.mark.parametrize("lost", ["nothing", "output_storage", "input_storage", "vm", "profile"])
+def test_the_virtual_machine_is_called_between_its_containers(monkeypatch, lost):
+    """And without one of them the Function is, which names the Op that raised in the same words."""
+    x, s = pt.dvector("x"), pytensor.shared(np.array(2.0), name="s")
+    box = wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(raises_when_negative)
+    function, calls = compile_pymc([x], box(x) * s, mode="CVM"), []
+    function.trust_input = True
+
+    class Twin(SimpleNamespace):
+        def __call__(self, x):
+            calls.append(1)
+            return function(x)
+
+    parts = {name: getattr(function, name) for name in ("vm", "maker", "input_storage", "output_storage")}
+    parts |= {"profile": function} if lost == "profile" else {}
+    call = internals.raw_callable(
+        Twin(**{name: part for name, part in parts.items() if name != lost or lost == "profile"})
+    )
+    for value in (2.0, 3.0):
+        s.set_value(np.array(value))
+        assert call(np.ones(3)) == 3.0 * value
+    assert len(calls) == (0 if lost == "nothing" else 2)
+    with pytest.raises(ZeroDivisionError) as said:
+        call(-np.ones(3))
+    with pytest.raises(ZeroDivisionError) as expected:
+        function(-np.ones(3))
+    whole, word = (f"{e.value} {getattr(e.value, '__notes__', '')}" for e in (said, expected))
+    assert whole == word
+    assert "exception_verbosity" in word  # PyTensor's own words
+    assert call(np.ones(3)) == 9.0  # it goes on
+
+
 def test_a_function_without_a_number():
     with pytest.raises(internals.NotScalar, match=r"shape \(1,\) instead of \(\)"):
         internals.raw_callable(compile_pymc([x := pt.dvector()], x, mode="CVM"))(np.ones(1))

@@ -47,7 +47,7 @@ class Window(deque[float]):
             self.total += draw.accept_prob - (self[0] if len(self) == self.maxlen else 0.0)
             self.append(draw.accept_prob)
         phase = DRAWING if not life.state.tune else CLIMBING if life.climbing else TUNING
-        return Told(phase, self.total / max(len(self), 1), evaluations)
+        return Told(phase, self.total / (len(self) or 1), evaluations)
 
 
 def columns(third: str, n_chains: int) -> tuple[list[ProgressColumn], dict[str, list[str]]]:
