@@ -23,6 +23,11 @@ ALL_MODES = (
     'pk.sample(step=pk.KamiltonianStep(learn="all"), initvals="prior"), which jumps between modes that its starts reach'
 )
 
+AS_A_WHOLE = (
+    "if the black box jumps, bends sharply or turns, the log density as a whole: step=pk.KamiltonianStep("
+    'learn="all"), or pk.FastKameleonStep()'
+)
+
 
 def report(idata: Any, model: Any = None) -> str:
     """Say in plain sentences whether the draws of ``pk.sample`` or ``pm.sample`` can be used, and why.
@@ -203,7 +208,7 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy:
     elif "probes" in attributes and convergence.has_converged(judged):  # else it comforts where nothing is known
         yield (
             f"{int(attributes['probes'])} points drawn from the flattened surrogate, farther out than the chains go, "
-            "found nothing that it misses."
+            "found nothing that is missing from the draws."
         )
 
 
@@ -399,6 +404,8 @@ def _advice(
     if wrong:
         if "evaluations" in attributes:
             helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
+        if "factors" in attributes and not noisy:
+            helps.append(AS_A_WHOLE)
         if noise_sd or not noisy:
             helps.append(f"another parametrisation (fewer unknowns{', non-centred hierarchies' * centred})")
     if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):

@@ -16,7 +16,7 @@ from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.splines import FEWEST
 from pymc_kameleon.surrogates.transitions import TARGET_ACCEPT
 
-SHORTEST, LONGEST = 0.01, 1.3  # steps
+SHORTEST, LONGEST = 0.004, 1.3  # steps
 ROWS = 24  # of a free run, at which the data's precision is looked at: so many that the quantile is not the least
 
 
