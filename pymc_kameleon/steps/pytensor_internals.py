@@ -114,7 +114,7 @@ def _by_virtual_machine(function) -> Callable[[np.ndarray], float] | None:
     """
     machine = getattr(function, "vm", None)
     needed = [getattr(machine, name, None) for name in ("position_of_error", "nodes", "thunks", "storage_map")]
-    held = [getattr(function, name, ()) for name in ("input_storage", "output_storage")]
+    held: list[Any] = [getattr(function, name, ()) for name in ("input_storage", "output_storage")]
     if any(part is None for part in needed) or not held[0] or len(held[1]) != 1:
         return None
     given, returned = held[0][0].storage, held[1][0].storage
