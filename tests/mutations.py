@@ -706,12 +706,6 @@ MUTATIONS = [
              "a run whose last look raised cannot be resumed", "test_checkpoint.py -k last"),
     Mutation("samplers/pooled/chains", ' and requests[k].move != "look"', "", "a solver that raises in a look cannot be evaluated", "public/test_sample_black_boxes.py -k raises"),
     Mutation("steps/factors/black_boxes", "elsewhere = ancestors([*often, *(v", "elsewhere = ancestors([*(v", "what is broadcast is added once", "steps/test_black_boxes.py"),
-    Mutation("samplers/pooled/beginning", "chosen = found[np.arange(len(self.chains.starts)) % len(found)]", "chosen = found[np.arange(len(self.chains.starts)) * 0]",
-             "all chains begin at one point", "public/test_first_user.py -k elsewhere"),
-    Mutation("sampling/run", "if initvals == \"jitter\":", "if True:",
-             "a point given without density is left for draws of the prior", "public/test_first_user.py -k draws_of_the_prior"),
-    Mutation("samplers/pooled/checks/probes", "if missed.any() and not (draws := Draws(rows)).few:", "if False:",
-             "a probe among draws", "samplers/test_pooled.py -k corner"),
     Mutation("verdict/report", "and _missed(attributes) > 0.5:", "and False:", "one climb vouches for all", "public/test_report.py -k verdict_is_of_one"),
 ]  # fmt: skip
 

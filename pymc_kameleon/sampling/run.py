@@ -35,7 +35,6 @@ from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import described
 from pymc_kameleon.steps.pooled_trace import add_control_variates, to_idata
-from pymc_kameleon.steps.prior_scale import ELSEWHERE
 from pymc_kameleon.steps.told.pooled_progress import Progress
 from pymc_kameleon.verdict import convergence
 
@@ -113,9 +112,8 @@ def sample(
         :func:`pymc_kameleon.expectations` needs: the groups ``surrogate_posterior``, 8,000 draws of the surrogate, and
         ``control_variates``. The posterior's draws are the same. Default False.
     initvals : {"jitter", "prior"}, dict or list of dict
-        Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default; where there is no
-        density, at draws from the prior), at draws from the prior, around one point given by the names of variables, or
-        one point for every chain. What is left of the
+        Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
+        the prior, around one point given by the names of variables, or one point for every chain. What is left of the
         evaluations for looking at other modes looks from draws of the prior, whatever this is. Where black boxes are
         learned one by one every second chain by default begins there, and nothing looks where points are given. A
         solver that raises ends the run, but in a look: let it return NaN, or give ``initvals={}``, around the initial
@@ -229,8 +227,6 @@ def sample(
             learner = ByFactors(density.parts_known)
         options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
         options["angles"] = density.circles
-        if initvals == "jitter":  # as the chains of a step
-            options["elsewhere"] = far[:ELSEWHERE]
         run = Chains(initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, **options)
         engine.excuse = run.excuse
         if isinstance(engine, workers.Elsewhere):
@@ -284,7 +280,7 @@ def _run(
             with one_thread():
                 run.tell(values)
             if run.nowhere:
-                raise told.nowhere(step.model, step.density, run.initial, run.evaluated.size)
+                raise told.nowhere(step.model, step.density, run.initial)
             judged = convergence.Judgement()
             looked_at = target_ess is not None or not progress.bar.disable  # a judgement takes as long as some rounds
             if looked_at and len(run.rows) > rows and len(run.rows) % convergence.EVERY == 0:

@@ -25,7 +25,7 @@ ALL_MODES = (
 
 AS_A_WHOLE = (
     "if the black box jumps, bends sharply or turns, the log density as a whole: step=pk.KamiltonianStep("
-    'learn="all"), or pk.FastKameleonStep()'
+    'learn="all"), or pm.sample(step=pk.FastKameleonStep())'
 )
 
 
@@ -208,7 +208,7 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy:
     elif "probes" in attributes and convergence.has_converged(judged):  # else it comforts where nothing is known
         yield (
             f"{int(attributes['probes'])} points drawn from the flattened surrogate, farther out than the chains go, "
-            "found nothing that is missing from the draws."
+            "found nothing that it misses."
         )
 
 

@@ -26,8 +26,8 @@ from tests.step_tester import BlackBox
 QUICK = {"mode": "FAST_COMPILE"}
 
 
-def run(log_density, initial, starts, plan, **options):
-    chains = Chains(np.array(initial), np.array(starts), np.random.SeedSequence(1), plan, **options)
+def run(log_density, initial, starts, plan):
+    chains = Chains(np.array(initial), np.array(starts), np.random.SeedSequence(1), plan)
     while not (chains.done or chains.nowhere):
         chains.tell([log_density(request.position) for request in chains.ask()])
     return chains
@@ -68,33 +68,6 @@ def test_nowhere_to_begin(climb):
     assert found.nowhere
     assert not found.rows
     assert found.failed == found.evaluated.size
-
-
-@pytest.mark.parametrize("climb", [True, False])
-def test_chains_begin_elsewhere_where_no_start_has_a_density(climb):
-    elsewhere = np.array([[-3.0], [0.2], [-0.7], [0.4]])
-    found = run(half_nan, [-1.0], [[-2.0], [-0.9], [-0.8]], Plan(5, 60, 60, 200, climb), elsewhere=elsewhere)
-    assert len(found.rows) == 5
-    assert found.starts.tolist() == [[0.2], [0.4], [0.2]]
-    assert all(np.isfinite(row.log_densities).all() for row in found.rows)
-    lost = run(half_nan, [-1.0], [[-2.0], [-0.9]], Plan(5, 60, 60, 200, climb), elsewhere=elsewhere[[0, 2]])
-    assert lost.nowhere
-    assert lost.evaluated.size == 4 + climb
-
-
-@pytest.mark.parametrize("learn", ["auto", "all"])
-def test_sample_begins_at_draws_of_the_prior_and_not_beside_a_point_given(learn):
-    """As the steps do: the initial point, and all that is around it, is outside of what the data allow."""
-    with pm.Model():
-        x = pm.Normal("x", 0.0, 4.0, shape=2)
-        far = BlackBox(lambda x: -0.5 * float(np.square(x - 3.0).sum()) if x.min() > 1.5 else -math.inf)
-        pm.Potential("far", far(x))
-        step = pk.KamiltonianStep(learn=learn, compile_kwargs=QUICK)
-        options = {"chains": 4, "random_seed": 1, "progressbar": False}
-        idata = pk.sample(max_evaluations=300, step=step, **options)
-        with pytest.raises(pm.exceptions.SamplingError, match=r"finite at none of [45] points"):
-            pk.sample(max_evaluations=300, step=step, initvals={"x": np.zeros(2)}, **options)
-    assert np.isfinite(idata["sample_stats"]["lp"].values).all()
 
 
 # --- NaN in part of the space -------------------------------------------------------------------------

@@ -113,7 +113,7 @@ SAID = {
     ),
     "a black box that is off": (
         {"factors": 1, "worst_factor": "solver", "residual_sd": 2.0},
-        ["the log density as a whole: step=pk.KamiltonianStep(learn=\"all\"), or pk.FastKameleonStep()"],
+        ["as a whole: step=pk.KamiltonianStep(learn=\"all\"), or pm.sample(step=pk.FastKameleonStep())"],
         [],
     ),
     "a noisy black box that is off": (
@@ -462,7 +462,7 @@ def test_of_many_strange_chains_three_are_named_and_nothing_comforts():
     apart = {"climbs": 16, "climbs_met": 16, "probes": 80, "probes_missed": 0, "groups": [0] * 16}
     found = run(**apart)
     assert "climbs met" in pk.report(found)
-    assert "nothing that is missing" in pk.report(found)
+    assert "nothing that it misses" in pk.report(found)
     assert "One effective draw of the worst parameter cost" in pk.report(found)
     mu = found["posterior"]["mu"].values
     mu[:5] += 50.0 * np.arange(1, 6)[:, None]
@@ -475,7 +475,7 @@ def test_of_many_strange_chains_three_are_named_and_nothing_comforts():
     assert "is elsewhere" not in text
     assert "16 of 16 chains are far from the rest, or stuck: they have not come together." in text
     assert "climbs met" not in text
-    assert "nothing that is missing" not in text
+    assert "nothing that it misses" not in text
 
 
 def test_few_visits_to_the_ends_give_no_intervals():

@@ -17,39 +17,26 @@ from pymc_kameleon.samplers.seam import Point
 
 
 class Start:
-    """Evaluate the initial point; without climbs together, or if the log density is not finite there, the starts.
-
-    If it is finite at none of those either, points elsewhere, which take their place.
-    """
+    """Evaluate the initial point; without climbs together, or if the log density is not finite there, the starts."""
 
     name = "start"
 
     def __init__(self, chains: Any):
         self.chains, self.done, self.nowhere = chains, False, False
         self.climbs = chains.plan.climb and not chains.learner.sampler.climbs_by_itself
-        first = [[chains.initial]] if self.climbs else []
-        self.points, *self.places = [*first, list(chains.starts), list(chains.elsewhere)]
+        self.points = [chains.initial] if self.climbs else list(chains.starts)
 
     def ask(self):
         """Every point of those."""
-        several = len(self.points) > 1 and bool(self.places)
+        several = len(self.points) > 1
         return [Request(x, k if several else -1, "start") for k, x in enumerate(self.points)]
 
     def tell(self, values):
         """It is over when one of them is finite."""
         self.values, self.done = values, max(values) > -np.inf
         if not self.done:
-            points = self.places.pop(0) if self.places else []
-            self.points = points[: int(min(len(points), self.chains.left()))]
-            self.nowhere = not self.points
-        elif not self.places:
-            self._begin_elsewhere()
-
-    def _begin_elsewhere(self):
-        found = np.flatnonzero(np.isfinite(self.values))
-        chosen = found[np.arange(len(self.chains.starts)) % len(found)]
-        self.chains.starts = np.array(self.points)[chosen]
-        self.points, self.values = list(self.chains.starts), [self.values[k] for k in chosen]
+            self.nowhere = self.points[0] is not self.chains.initial
+            self.points = list(self.chains.starts)
 
     def next(self):
         """A climb, or learning at once."""

@@ -36,8 +36,7 @@ class Chains:
     Parameters
     ----------
     initial : ndarray of shape (d,)
-        The model's initial point. Where the log density is not finite there, that is looked for among ``starts``, then
-        ``elsewhere``.
+        The model's initial point. Where the log density is not finite there, that is looked for among ``starts``.
     starts : ndarray of shape (chains, d)
         Over-dispersed.
     seed : numpy.random.SeedSequence
@@ -49,8 +48,6 @@ class Chains:
         which are evaluated again, and nothing climbs. ``starts`` then only says how many chains there are.
     far : ndarray of shape (n, d)
         Where looks begin after tuning, before any other: draws of the prior.
-    elsewhere : ndarray of shape (n, d)
-        Where chains begin if nowhere else. Default: nowhere.
     apply : callable
         ``map``, or one that computes the members' proposals side by side, in order, such as a thread pool's.
     learner : ByValues or ByFactors
@@ -74,8 +71,7 @@ class Chains:
     """
 
     def __init__(
-        self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), elsewhere=(), apply=map,
-        learner=None, angles=(),
+        self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), apply=map, learner=None, angles=(),
     ):  # fmt: skip
         self.initial, self.starts = np.array(initial, dtype=float), np.array(starts, dtype=float)
         self.plan = plan
@@ -88,7 +84,6 @@ class Chains:
         children = seed.spawn(len(starts) + 1)
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
         self.learner = ByValues() if learner is None else learner
-        self.elsewhere = elsewhere
         self.scale, self.far, self.apply = scale, far, apply if self.learner.side_by_side else map
         self.angles = np.array(angles, dtype=np.int64)
         self.window: circles.Window | None = None  # their period, once it is chosen
@@ -206,11 +201,12 @@ class Chains:
         """What the probes beside the draws have found: each is judged by the surrogate of the mode in which it is."""
         made, drawing = self.evaluated.move == "probe", self._phase.drawing
         x, y = self.evaluated.positions[made], self.evaluated.log_densities[made]
+        drawn = np.array([row.log_densities for row in self.rows])
         modes = np.zeros(len(x), dtype=int)
         if len(drawing.hubs) > 1:
             modes = geometry.assign(drawing.members[0].state.catalogue, x)
         return probes.together(
-            probes.judge(hub, x[modes == k], y[modes == k], self.rows) for k, hub in enumerate(drawing.hubs)
+            probes.judge(hub, x[modes == k], y[modes == k], drawn) for k, hub in enumerate(drawing.hubs)
         )
 
     def sought(self) -> looks.Found:

@@ -3,8 +3,8 @@
 Chains that share a surrogate share its blind spots: a corner of the posterior that tuning has not seen is missing from
 all, and R-hat is none the wiser. Some of the frozen phase's evaluations go to draws from exp(f / 2) and exp(f / 4),
 which reach farther than any chain. One of them at which the log density is as high as at the chains' draws and far
-above f is a place where the chains ought to be and where only the random walk brings them; where no draw is near it
-has not. The probes are no draws, and change none.
+above f is a place where the chains ought to be and where only the random walk brings them. The probes are no draws, and
+change none.
 """
 
 import math
@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian import trust
-from pymc_kameleon.samplers.pooled.checks.looks import Draws
-from pymc_kameleon.samplers.pooled.drawing import Row
 
 SHARE = 0.05  # of the evaluations after tuning
 
@@ -24,7 +22,7 @@ class Found(NamedTuple):
     """What probes have found."""
 
     probes: int  # how many there were
-    missed: int  # of these, as high as the chains' draws where the surrogate is far too low and no draw is near
+    missed: int  # of these, as high as the chains' draws where the surrogate is far too low
     where: np.ndarray | None  # (d,): the highest of the missed
 
 
@@ -52,23 +50,21 @@ def propose(rng: np.random.Generator, surrogate: Any, number: int) -> np.ndarray
     return surrogate.run(rng, z, (0.5, 0.25)[number % 2])[1]
 
 
-def judge(surrogate: Any, positions: np.ndarray, log_densities: np.ndarray, rows: list[Row]) -> Found:
+def judge(surrogate: Any, positions: np.ndarray, log_densities: np.ndarray, drawn: np.ndarray) -> Found:
     """What the probes say of the frozen surrogate, a :class:`~pymc_kameleon.samplers.pooled.by_values.Frozen`.
 
     Parameters
     ----------
     positions, log_densities : ndarray of shape (n, d), (n,)
         The probes.
-    rows : list of Row
-        The chains' draws. Where some are near a probe nothing is missing, whoever brought them.
+    drawn : ndarray
+        Log densities of the chains' draws.
     """
     if not len(positions):
         return Found(0, 0, None)
     mixture, (_, f, _) = surrogate.mixture, surrogate.located(positions)
     typical = mixture.typical + mixture.slack  # the slack is large where estimates are noisy
     too_low = np.array([trust.is_too_low(r, typical) for r in log_densities - f])
-    missed = too_low & (log_densities >= np.quantile([row.log_densities for row in rows], 0.05))  # plausible
-    if missed.any() and not (draws := Draws(rows)).few:
-        missed &= ~np.array([draws.near(x) for x in positions])
+    missed = too_low & (log_densities >= np.quantile(drawn, 0.05))  # plausible
     where = positions[np.argmax(np.where(missed, log_densities, -math.inf))]
     return Found(len(positions), int(missed.sum()), where if missed.any() else None)
