@@ -90,7 +90,7 @@ def raw_callable(function) -> Callable[[np.ndarray], float]:
     """The cheapest way from a float64 vector to a float that the linker offers.
 
     The Numba linker's jitted function (``function.vm.jit_fn``), called directly, costs a third of the PyTensor
-    Function around it; the C virtual machine between its containers, half of that. Shared values are read from their
+    Function around it; the C virtual machine, called between its containers, half. Shared values are read from their
     live containers, so ``set_value`` and ``pm.set_data`` are followed. Other linkers, several outputs (generators to
     write back among them), a profile, or an unknown inside: the Function.
     """
@@ -127,6 +127,7 @@ def _by_virtual_machine(function) -> Callable[[np.ndarray], float] | None:
             at = machine.position_of_error
             node, thunk = machine.nodes[at], machine.thunks[at]
             raise_with_op(function.maker.fgraph, node, thunk, storage_map=machine.storage_map)
+        given[0] = None  # nobody's memory is kept, or pickled
         return number(returned[0])
 
     return call

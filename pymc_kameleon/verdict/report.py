@@ -404,7 +404,7 @@ def _advice(
     if wrong:
         if "evaluations" in attributes:
             helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
-        if "factors" in attributes and not noisy:
+        if int(attributes.get("factors", 0)) == 1 and not noisy:  # a hierarchy has too many unknowns for that
             helps.append(AS_A_WHOLE)
         if noise_sd or not noisy:
             helps.append(f"another parametrisation (fewer unknowns{', non-centred hierarchies' * centred})")

@@ -116,6 +116,7 @@ SAID = {
         ["as a whole: step=pk.KamiltonianStep(learn=\"all\"), or pm.sample(step=pk.FastKameleonStep())"],
         [],
     ),
+    "black boxes that are off": ({"factors": 6, "worst_factor": "solver", "residual_sd": 2.0}, [], ["as a whole"]),
     "a noisy black box that is off": (
         {"factors": 1, "worst_factor": "solver", "residual_sd": 2.0, "noisy": "pf"}, [], ["as a whole"],
     ),

@@ -367,6 +367,37 @@ def test_transitions_are_reversible_with_respect_to_the_surrogate():
     np.testing.assert_allclose(back.energy_error, -there.energy_error, rtol=1e-8)
 
 
+def test_a_transition_is_accepted_with_the_probability_of_its_energy_error():
+    toy, rng = Toy(), np.random.default_rng(3)
+    surface = frozen(FactoredKamiltonian(known=toy), np.random.default_rng(7), 0.5).surface._replace(step_size=0.5)
+    seen = 0
+    for _ in range(20):
+        start, momentum = spot(toy, surface, 0.2 * rng.standard_normal(4)), rng.standard_normal(4)
+
+        def moved(uniform, start=start, momentum=momentum):
+            uniforms = np.array([[0.5, 0.5, uniform]])
+            given = SimpleNamespace(standard_normal=lambda shape: momentum[None], random=lambda shape: uniforms)
+            return run(given, toy, surface, start, ARMS[1])
+
+        probability = math.exp(min(0.0, -moved(0.5).energy_error))
+        assert moved(0.999 * probability).moved == (probability > 0.0)
+        if 0.0 < probability < 0.99:
+            assert not moved(1.001 * probability).moved
+            seen += 1
+    assert seen > 5
+
+
+def test_a_trajectory_of_steps_of_a_hundredth_is_whole():
+    """Cut at 60 steps it was a random walk along thin ridges."""
+    toy = Toy()
+    surface = frozen(FactoredKamiltonian(known=toy), np.random.default_rng(7), 0.5).surface._replace(step_size=0.01)
+    uniforms = np.array([[0.5, 0.5, 0.0]])
+    given = SimpleNamespace(standard_normal=lambda shape: np.full(shape, 0.1), random=lambda shape: uniforms)
+    path = run(given, toy, surface, spot(toy, surface, np.zeros(4)), ARMS[1])
+    step = varied(0.01, 0.5)
+    assert path.gradients * step == pytest.approx(ARMS[1].time, abs=step)
+
+
 @pytest.mark.parametrize("centring", [0.0, 0.5, 1.0])
 def test_u_and_v_are_each_others_inverses(centring):
     toy, rng = Toy(), np.random.default_rng(8)

@@ -76,8 +76,9 @@ class Arm(NamedTuple):
     time: float
 
 
-# along a thin ridge that bends a step is a hundredth, and 60 of them leave a walk: of a lens of six unknowns 2 and 55
-# effective draws a 1000 evaluations were 225 and 192 so, at twice the work
+# Along a thin ridge that bends a step is a hundredth, and 60 of them leave a walk: a gravitational lens of six
+# unknowns, two seeds, had 2 and 55 effective draws per 1000 evaluations, with 200 and steps from .004 on 225 and 213,
+# at 2.3 times the work; with steps from .01 on 46 and 192.
 MAX_LEAPFROG = 200
 ARMS = (Arm(1, 0.5), Arm(1, 1.6), Arm(3, 1.6), Arm(8, 1.6), Arm(20, 1.6))
 
