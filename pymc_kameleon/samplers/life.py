@@ -471,9 +471,8 @@ class Life:
         if doubt is not None:
             height = np.array([here.log_density])
             self._set(doubt=doubt._replace(heights=history.append(doubt.heights, height)))
-        if elsewhere:  # what the walk comes to by itself is nothing to tell
-            at = self._as_arrival_sees_it()
-            self._set(elsewhere=tuple(r for r in elsewhere if not search.is_settled(r, *at)))
+        if elsewhere:
+            self._set(elsewhere=search.not_met(elsewhere, *self._as_arrival_sees_it(), state.tune))
         log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         return Told(proposal, probability, accepted, log_ratio)
 
@@ -489,7 +488,7 @@ class Life:
             self._begin_walk(stage.stop())
         elif stage is not None and self.climbs and self._walks_in_vain(stage):
             self._leave(stage.stop())
-        self._set(stage=None)
+        self._set(stage=None, elsewhere=search.weighed(self._state.elsewhere))
 
     def freeze(self) -> None:
         """End of tuning: nothing adapts any more."""

@@ -112,8 +112,9 @@ def sample(
         :func:`pymc_kameleon.expectations` needs: the groups ``surrogate_posterior``, 8,000 draws of the surrogate, and
         ``control_variates``. The posterior's draws are the same. Default False.
     initvals : {"jitter", "prior"}, dict or list of dict
-        Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default), at draws from
-        the prior, around one point given by the names of variables, or one point for every chain. What is left of the
+        Where the chains' climbs begin: around the model's initial point as in ``pm.sample`` (default; where there is no
+        density, at draws from the prior), at draws from the prior, around one point given by the names of variables, or
+        one point for every chain. What is left of the
         evaluations for looking at other modes looks from draws of the prior, whatever this is. Where black boxes are
         learned one by one every second chain by default begins there, and nothing looks where points are given. A
         solver that raises ends the run, but in a look: let it return NaN, or give ``initvals={}``, around the initial
@@ -158,8 +159,8 @@ def sample(
         For options that contradict each other, models that have other than continuous variables, and evaluations of
         another log density.
     pymc.exceptions.SamplingError
-        If the log density is finite neither at the initial point nor at any start, or the evaluations end before the
-        first draw.
+        If the log density is finite neither at the initial point nor at any start, nor at draws of the prior, or the
+        evaluations end before the first draw.
     Exception
         What the model raises, with the point added as a note. Return NaN to reject a point instead.
 
@@ -227,6 +228,8 @@ def sample(
             learner = ByFactors(density.parts_known)
         options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
         options["angles"] = density.circles
+        if isinstance(initvals, str):  # as the chains of a step
+            options["elsewhere"] = far
         run = Chains(initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, **options)
         engine.excuse = run.excuse
         if isinstance(engine, workers.Elsewhere):
@@ -280,7 +283,7 @@ def _run(
             with one_thread():
                 run.tell(values)
             if run.nowhere:
-                raise told.nowhere(step.model, step.density, run.initial)
+                raise told.nowhere(step.model, step.density, run.initial, run.evaluated.size)
             judged = convergence.Judgement()
             looked_at = target_ess is not None or not progress.bar.disable  # a judgement takes as long as some rounds
             if looked_at and len(run.rows) > rows and len(run.rows) % convergence.EVERY == 0:

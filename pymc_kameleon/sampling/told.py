@@ -22,13 +22,14 @@ from pymc_kameleon.verdict.report import report
 _log = logging.getLogger("pymc.kameleon")
 
 
-def nowhere(model: pm.Model, density: LogDensity, x: np.ndarray) -> SamplingError:
+def nowhere(model: pm.Model, density: LogDensity, x: np.ndarray, tried: int) -> SamplingError:
     """The error of a run whose starts have no density, with the factors that are not finite at ``x``."""
     point = density.update({}, x)
     factors = density.offending_factors(model, point)
     found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or "their sum"
     return SamplingError(
-        "pk.sample cannot start: the log density is finite neither at the initial point nor at the chains' starts. "
+        f"pk.sample cannot start: the log density is finite at none of {tried} points, the initial one and the chains' "
+        "starts among them. "
         f"Not finite at the initial point: {found}. The point (unconstrained): "
         f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give others with pk.sample(initvals=...), 'prior' "
         "for instance, or look at the factors named."

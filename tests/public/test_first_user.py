@@ -26,8 +26,8 @@ from tests.step_tester import BlackBox
 QUICK = {"mode": "FAST_COMPILE"}
 
 
-def run(log_density, initial, starts, plan):
-    chains = Chains(np.array(initial), np.array(starts), np.random.SeedSequence(1), plan)
+def run(log_density, initial, starts, plan, **options):
+    chains = Chains(np.array(initial), np.array(starts), np.random.SeedSequence(1), plan, **options)
     while not (chains.done or chains.nowhere):
         chains.tell([log_density(request.position) for request in chains.ask()])
     return chains
@@ -67,7 +67,40 @@ def test_nowhere_to_begin(climb):
     found = run(lambda x: math.nan, [-1.0], [[-2.0], [0.3]], Plan(5, 60, 60, 200, climb))
     assert found.nowhere
     assert not found.rows
-    assert found.failed == found.evaluated.size
+    assert found.failed == found.evaluated.size == 3  # the initial point is among them, as is said
+
+
+def far_off(x):
+    return -0.5 * float(np.square(x - 6.0).sum()) if x[0] > 5.0 else -math.inf
+
+
+@pytest.mark.parametrize("climb", [True, False])
+def test_where_nowhere_near_is_a_density_chains_begin_elsewhere(climb):
+    starts, elsewhere = [[-2.0], [0.3]], np.array([[1.0], [0.0], [7.0], [6.0], [2.0], [6.5]])
+    found = run(far_off, [-1.0], starts, Plan(5, 60, 60, 200, climb), elsewhere=elsewhere)
+    assert len(found.rows) == 5
+    begun = found.evaluated.positions[: 3 + 2 * 3]
+    assert (np.isin(begun, [[-1.0], *starts, *elsewhere]).sum(axis=1) == 1).sum() >= 5
+    assert found.evaluated.size <= 200
+
+
+def test_where_chains_begin_takes_no_more_evaluations_than_are_given():
+    """Whole rounds: a run that goes on with more has evaluated the same points up to there."""
+    elsewhere = np.zeros((40, 1))
+    sizes = [
+        run(far_off, [-1.0], np.zeros((8, 1)), Plan(5, 10, 10, most, True), elsewhere=elsewhere).evaluated.size
+        for most in (16, 18, 60)
+    ]
+    assert sizes == [9, 17, 33]
+
+
+def test_a_density_where_the_prior_alone_has_draws():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 5.0)
+        pm.Potential("late", pt.switch(x > 4.0, 0.0, -np.inf))
+        idata = pk.sample(50, tune=20, chains=4, random_seed=1, progressbar=False, max_evaluations=400)
+    assert float(idata.posterior["x"].min()) > 4.0
+    assert idata.evaluations.sizes["evaluation"] <= 400
 
 
 # --- NaN in part of the space -------------------------------------------------------------------------

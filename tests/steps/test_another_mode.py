@@ -80,6 +80,32 @@ def test_after_tuning_the_statistic_goes_when_the_chain_comes_near():
         assert len(step.life.state.elsewhere) == left
 
 
+@pytest.mark.parametrize(("own", "left"), [(-20.0, 0), (0.0, 1)])
+def test_at_the_end_of_tuning_another_mode_is_weighed_beside_what_the_chain_has_found_since(own, left):
+    """A chain whose climb ended on a bump ``own`` deep; and, in the control, where its mode has its top."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+        step = begin(AdaptiveMetropolisStep(arrival=False, compile_kwargs={"mode": "FAST_COMPILE"}), 0)
+    points, _ = drive(step, model.initial_point(), 5, tune=300)
+    step.tune = True
+    rival = arrival_search.Rival(step.position + 100.0, np.eye(2), 0.0, 0.0, own=own)
+    step.life.state = step.life.state._replace(elsewhere=(rival,), looked=1, tune=True)
+    points, _ = drive(step, points[-1], 2, tune=200)
+    assert len(step.life.state.elsewhere) == left
+
+
+def test_what_a_chain_has_seen_on_its_way_is_not_the_mass_of_its_mode():
+    rng = np.random.default_rng(0)
+    rival = arrival_search.Rival(np.full(2, 100.0), np.eye(2), 1.0, 0.0, own=-0.5)
+    rivals = (rival,)
+    for i in range(300):
+        x = 1e6 * rng.standard_normal(2) if i < 100 else rng.standard_normal(2)
+        rivals = arrival_search.not_met(rivals, x, -60.0 if i < 100 else -0.5 * x @ x, True)
+    [found] = arrival_search.weighed(rivals)
+    assert abs(found.gain - 0.5) < 0.3
+    assert arrival_search.weighed((rival,))[0].gain == 1.0  # of a chain that has not tuned since
+
+
 @pytest.mark.parametrize(
     ("shape", "seed"),
     [

@@ -17,14 +17,18 @@ from pymc_kameleon.samplers.seam import Point
 
 
 class Start:
-    """Evaluate the initial point; without climbs together, or if the log density is not finite there, the starts."""
+    """Evaluate the initial point, and where the log density is not finite there, the starts; without climbs together
+    the starts first. Where it is finite nowhere there, three rounds of points elsewhere, which take the starts' place.
+    """
 
     name = "start"
 
     def __init__(self, chains: Any):
         self.chains, self.done, self.nowhere = chains, False, False
         self.climbs = chains.plan.climb and not chains.learner.sampler.climbs_by_itself
-        self.points = [chains.initial] if self.climbs else list(chains.starts)
+        places = [[chains.initial], list(chains.starts)]
+        self.points, *self.places = places if self.climbs else places[::-1]
+        self.tried = False
 
     def ask(self):
         """Every point of those."""
@@ -35,12 +39,23 @@ class Start:
         """It is over when one of them is finite."""
         self.values, self.done = values, max(values) > -np.inf
         if not self.done:
-            self.nowhere = self.points[0] is not self.chains.initial
-            self.points = list(self.chains.starts)
+            if not (self.places or self.tried):
+                self.places, self.tried = self._elsewhere(), True
+            # whole rounds: a run that goes on with more evaluations has the same bits up to there
+            self.nowhere = not self.places or len(self.places[0]) > self.chains.left()
+            self.points = [] if self.nowhere else self.places.pop(0)
+
+    def _elsewhere(self):
+        n, rows = len(self.chains.starts), self.chains.rng.permutation(self.chains.elsewhere)
+        return [list(rows[k : k + n]) for k in range(0, min(3 * n, len(rows) - n + 1), n)]
 
     def next(self):
         """A climb, or learning at once."""
-        chains, best = self.chains, int(np.argmax(self.values))
+        chains, best, n = self.chains, int(np.argmax(self.values)), len(self.chains.starts)
+        if self.points[0] is not chains.initial:
+            chains.starts = np.array(self.points)
+        elif not self.climbs:
+            chains.starts, self.values = np.tile(chains.initial, (n, 1)), [self.values[0]] * n
         if self.climbs:
             chains.initial = self.points[best]
             return Climb(chains, self.values[best])

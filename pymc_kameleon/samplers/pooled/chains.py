@@ -36,7 +36,8 @@ class Chains:
     Parameters
     ----------
     initial : ndarray of shape (d,)
-        The model's initial point. Where the log density is not finite there, that is looked for among ``starts``.
+        The model's initial point. Where the log density is not finite there, that is looked for among ``starts``, then
+        ``elsewhere``.
     starts : ndarray of shape (chains, d)
         Over-dispersed.
     seed : numpy.random.SeedSequence
@@ -48,6 +49,8 @@ class Chains:
         which are evaluated again, and nothing climbs. ``starts`` then only says how many chains there are.
     far : ndarray of shape (n, d)
         Where looks begin after tuning, before any other: draws of the prior.
+    elsewhere : ndarray of shape (n, d)
+        Where chains begin if nowhere else. Default: nowhere.
     apply : callable
         ``map``, or one that computes the members' proposals side by side, in order, such as a thread pool's.
     learner : ByValues or ByFactors
@@ -71,7 +74,8 @@ class Chains:
     """
 
     def __init__(
-        self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), apply=map, learner=None, angles=(),
+        self, initial, starts, seed, plan: Plan, *, scale=1.0, known=None, far=(), elsewhere=(), apply=map,
+        learner=None, angles=(),
     ):  # fmt: skip
         self.initial, self.starts = np.array(initial, dtype=float), np.array(starts, dtype=float)
         self.plan = plan
@@ -84,6 +88,7 @@ class Chains:
         children = seed.spawn(len(starts) + 1)
         self.rng, *self.rngs = [np.random.default_rng(child) for child in children]
         self.learner = ByValues() if learner is None else learner
+        self.elsewhere = elsewhere
         self.scale, self.far, self.apply = scale, far, apply if self.learner.side_by_side else map
         self.angles = np.array(angles, dtype=np.int64)
         self.window: circles.Window | None = None  # their period, once it is chosen
