@@ -69,7 +69,7 @@ def quadratics(coefficients, *, radius, centre=0.0, scale=1.0, added=True, strai
         sign=np.full(k, float(added)), first=np.arange(0, n + 1, 3), variables=np.zeros((n, 3), dtype=np.int64),
         powers=np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0]] * k), coefficients=np.ravel(coefficients).astype(float),
         start=np.arange(0, n + 1, 3), splines=assemble([None] * k, 1),
-        logged=np.zeros(k, bool), straight=straight,
+        links=np.zeros(k, np.int64), straight=straight,
     )  # fmt: skip
 
 

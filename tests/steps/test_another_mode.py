@@ -175,7 +175,7 @@ def test_of_one_mode_of_black_boxes_none_is_found():
 
 @pytest.mark.parametrize("why", ["short", "arrival"])
 def test_that_nobody_has_looked_is_not_that_there_is_nothing(why):
-    tune, options = (30, {}) if why == "short" else (600, {"arrival": False})
+    tune, options = (30, {}) if why == "short" else (100, {"arrival": False})
     stats, _, said = boxed(lambda name: pm.HalfNormal(name, 5.0, shape=2), tune, **options)
     assert said == []
     assert np.isnan(float(stats["other_mode"]))
@@ -200,7 +200,7 @@ def on_a_circle(angle):
     return np.array([np.cos(angle), np.sin(angle)])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_an_angles_next_period_is_no_other_mode(seed):
     """Where black boxes are learned one by one it is sampled on the whole line: looks stay in the chain's period."""
     with pm.Model() as model:

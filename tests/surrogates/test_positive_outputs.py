@@ -1,4 +1,4 @@
-"""Black boxes whose outputs are positive: cases, concentrations. A polynomial of them falls below 0."""
+"""Black boxes whose outputs have bounds: cases, concentrations, probabilities. A polynomial of them leaves these."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from pytensor.compile.ops import wrap_py
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.kamiltonian.factors import learning
 from pymc_kameleon.surrogates.factors import regression
-from pymc_kameleon.surrogates.factors.emulator import emulate
+from pymc_kameleon.surrogates.factors.emulator import LOG, LOGIT, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
 from tests.support.differences import slopes
 
@@ -30,6 +30,16 @@ def cases(growth, peak):
     return epidemic(np.array([[growth, peak]]))[0]
 
 
+def infected(w):
+    """Shares at each of ``TIMES``, from none to all: where it is steep they are 1.0 as far as numbers go."""
+    return 1.0 / (1.0 + np.exp(-8.0 * np.exp(w[:, :1]) * (TIMES - 4.0 - 0.7 * w[:, 1:])))
+
+
+@wrap_py(itypes=[pt.dscalar, pt.dscalar], otypes=[pt.dvector])
+def prevalence(growth, peak):
+    return 1.0 / (1.0 + np.exp(-np.exp(growth) * (TIMES - 4.0 - peak)))
+
+
 def line(w):
     return 50.0 + w @ np.ones((2, 8)) * TIMES
 
@@ -42,8 +52,8 @@ def fitted(box, n=300, **options):
     rng = np.random.default_rng(0)
     w = rng.standard_normal((n, 2))
     sample = regression.Sample(w, box(w), -0.5 * np.square(w).sum(axis=1))
-    price = 1.0 / np.maximum(1.0, np.abs(box(np.zeros((1, 2)))[0]))  # of a Poisson count
-    return regression.fit(rng, LAYOUT, sample, w, w[0], price, **{"positive": np.ones(8, bool), **options})
+    price = options.pop("price", 1.0 / np.maximum(1.0, np.abs(box(np.zeros((1, 2)))[0])))  # of a Poisson count
+    return regression.fit(rng, LAYOUT, sample, w, w[0], price, **{"bounds": np.ones(8, np.int64), **options})
 
 
 def emulated(found, w):
@@ -53,16 +63,46 @@ def emulated(found, w):
 def test_the_logarithm_is_emulated_of_what_a_polynomial_puts_below_0(monkeypatch):
     fresh = 1.5 * np.random.default_rng(1).standard_normal((200, 2))
     found = fitted(epidemic)
-    assert found.emulator.logged.all()
+    assert found.emulator.links.all()
     assert (emulated(found, fresh) > 0.0).all()
     error = np.abs(emulated(found, fresh) - epidemic(fresh))
     monkeypatch.setattr(regression, "POOR", np.inf)
-    monkeypatch.setattr(regression, "_falls_below", lambda *_: False)
+    monkeypatch.setattr(regression, "_leaves", lambda *_: False)
     without = fitted(epidemic)  # the control
-    assert not without.emulator.logged.any()
+    assert not without.emulator.links.any()
     assert (emulated(without, fresh) < 0.0).any()
     assert np.median(error) < 0.5 * np.median(np.abs(emulated(without, fresh) - epidemic(fresh)))
     assert found.error < 0.5 * without.error
+
+
+def test_logits_are_emulated_of_what_a_polynomial_puts_beyond_1(monkeypatch):
+    price, fresh = np.full(8, 40.0), 1.2 * np.random.default_rng(1).standard_normal((200, 2))
+    found = fitted(infected, bounds=np.full(8, LOGIT), price=price)
+    assert (found.emulator.links == LOGIT).all()
+    assert ((emulated(found, fresh) >= 0.0) & (emulated(found, fresh) <= 1.0)).all()
+    assert not (fitted(infected, price=price).emulator.links == LOGIT).any()
+    for name, value in (("POOR", np.inf), ("_leaves", lambda *_: False)):
+        monkeypatch.setattr(regression, name, value)
+    without = fitted(infected, bounds=np.full(8, LOGIT), price=price)  # the control
+    assert not without.emulator.links.any()
+    assert ((emulated(without, fresh) < 0.0) | (emulated(without, fresh) > 1.0)).any()
+
+
+@pytest.mark.parametrize(("box", "bound"), [(lambda w: 0.1 * epidemic(w), LOG), (infected, LOGIT)])
+def test_what_costs_next_to_nothing_keeps_to_its_bounds_too(box, bound):
+    """A class of no counts in a multinomial: its error is no matter, and where it is below 0 there is no density."""
+    found = fitted(box, bounds=np.full(8, bound), price=np.full(8, 1e-7))
+    assert found.error**2 < regression.GOOD
+    assert (found.emulator.links == bound).all()
+
+
+def test_far_away_what_is_rare_may_underflow():
+    def underflows(w):
+        return np.where(np.square(w).sum(axis=1, keepdims=True) > 4.0, 0.0, epidemic(w))
+
+    assert (fitted(underflows).emulator.links == LOG).all()
+    half = fitted(lambda w: np.where(w[:, :1] > 0.0, 0.0, epidemic(w)))
+    assert not half.emulator.links.any()
 
 
 def test_the_error_of_a_logarithm_is_in_units_of_the_log_density():
@@ -74,11 +114,11 @@ def test_the_error_of_a_logarithm_is_in_units_of_the_log_density():
 
 @pytest.mark.parametrize("box", [line, crosses])
 def test_what_is_a_polynomial_or_may_be_negative_stays_as_it_is(box):
-    assert not fitted(box).emulator.logged.any()
+    assert not fitted(box).emulator.links.any()
 
 
 def test_what_has_a_density_below_0_stays_as_it_is():
-    assert not fitted(epidemic, positive=None).emulator.logged.any()
+    assert not fitted(epidemic, bounds=None).emulator.links.any()
 
 
 class Checked:
@@ -97,10 +137,10 @@ class Checked:
 
 def test_who_refuses_what_is_negative_has_no_density_there():
     evaluated = SimpleNamespace(outputs=np.array([[1.0] * 8, [2.0] * 7 + [-1.0]]), log_densities=np.array([0.0, -9.0]))
-    found = learning.must_be_positive(Checked(), np.zeros(2), SimpleNamespace(evaluated=evaluated))
+    found = learning.output_bounds(Checked(), np.zeros(2), SimpleNamespace(evaluated=evaluated))
     assert found.all()
     evaluated.log_densities[1] = 1.0  # the highest has no value itself: nothing is known
-    assert not learning.must_be_positive(Checked(), np.zeros(2), SimpleNamespace(evaluated=evaluated)).any()
+    assert not learning.output_bounds(Checked(), np.zeros(2), SimpleNamespace(evaluated=evaluated)).any()
 
 
 def both(name, mean, observed):
@@ -109,26 +149,34 @@ def both(name, mean, observed):
 
 
 @pytest.mark.parametrize(
-    ("kind", "positive"), [(pm.Poisson, 8), (pm.Normal, 0), (both, 4)]
+    ("kind", "box", "bounds"),
+    [
+        (pm.Poisson, cases, [LOG] * 8), (pm.Normal, cases, [0] * 8), (both, cases, [LOG] * 4 + [0] * 4),
+        (pm.Bernoulli, prevalence, [LOGIT] * 8), (pm.Poisson, prevalence, [LOG] * 8),
+    ],
 )  # fmt: skip
-def test_which_outputs_must_be_positive_is_asked_of_the_model(monkeypatch, kind, positive):
+def test_which_bounds_outputs_have_is_asked_of_the_model(monkeypatch, kind, box, bounds):
+    observed = epidemic(np.zeros((1, 2)))[0].round() if box is cases else TIMES > 4.0
     with pm.Model() as model:
         growth, peak = pm.Normal("growth"), pm.Normal("peak")
-        kind("y", cases(growth, peak), observed=epidemic(np.zeros((1, 2)))[0].round())
+        kind("y", box(growth, peak), observed=observed)
     step, seen = pk.KamiltonianStep(model=model), []
     fit = regression.fit
-    monkeypatch.setattr(regression, "fit", lambda *a, **k: seen.append(k["positive"]) or fit(*a, **k))
+    monkeypatch.setattr(regression, "fit", lambda *a, **k: seen.append(k["bounds"]) or fit(*a, **k))
     with model:
-        pm.sample(1, tune=200, chains=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+        pm.sample(1, tune=60, chains=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
     asked = [found for found in seen if found is not None]
     assert asked
-    assert np.all(asked == (np.arange(8) < positive))
+    assert np.all(asked == np.array(bounds))
 
 
 @pytest.mark.parametrize("far", [0.3, 9.0])  # within the ball, and beyond
-def test_the_jacobian_is_that_of_differences(far):
-    emulator, w = fitted(epidemic).emulator, np.array([-0.4, far])
+@pytest.mark.parametrize(("box", "bound"), [(epidemic, LOG), (infected, LOGIT)])
+def test_the_jacobian_is_that_of_differences(far, box, bound):
+    found, w = fitted(box, bounds=np.full(8, bound), price=np.full(8, 40.0)), np.array([-0.4, far])
+    emulator = found.emulator
+    assert (emulator.links == bound).all()
     outputs, jacobian, *_ = emulate(emulator, w)
-    assert (outputs > 0.0).all()
+    assert (outputs >= 0.0).all()
     by_outputs = slopes(lambda w: emulate(emulator, w)[0], w)
     np.testing.assert_allclose(jacobian, by_outputs.T, rtol=1e-4, atol=1e-6)

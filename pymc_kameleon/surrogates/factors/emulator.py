@@ -21,8 +21,8 @@ import numpy as np
 from pymc_kameleon.numerics.compiled import njit
 
 STEEP, GENTLE = 2.0, 0.1  # nats
-DEGREE = 6  # at most
-VARIABLES = 3  # in one monomial, at most: what monomials.exponents pads to
+DEGREE, VARIABLES = 6, 3  # at most; in one monomial, what monomials.exponents pads to
+LOG, LOGIT = 1, 2  # of an output what is emulated, if not itself
 
 
 class Splines(NamedTuple):
@@ -55,7 +55,7 @@ class Emulator(NamedTuple):
     coefficients: np.ndarray  # (sum of monomials x outputs,): factor by factor, monomials in rows
     start: np.ndarray  # (K + 1,), int: where each factor's coefficients begin
     splines: Splines
-    logged: np.ndarray  # (n_o,), bool: what is emulated of an output is its logarithm
+    links: np.ndarray  # (n_o,), int: of an output itself is emulated (0), its logarithm (1), or its logit (2)
     straight: bool  # whether emulators go on beyond their balls; if not, they are for a climb
 
 
@@ -134,8 +134,12 @@ def emulate(emulator, w):
             _go_on(e, k, t, table, r, normal[:d], outputs_k, slopes)
         for j in range(outputs_k.size):
             rises = 1.0
-            if e.logged[e.outputs[k] + j]:
+            link = e.links[e.outputs[k] + j]
+            if link == LOG:
                 rises = outputs_k[j] = math.exp(outputs_k[j])
+            elif link == LOGIT:
+                outputs_k[j] = 1.0 / (1.0 + math.exp(-outputs_k[j]))
+                rises = outputs_k[j] * (1.0 - outputs_k[j])
             for i in range(d):
                 jacobian[e.outputs[k] + j, i] = rises * slopes[i, j] * by_w[i]
     return outputs, jacobian, penalty, slope

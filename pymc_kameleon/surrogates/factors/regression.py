@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from pymc_kameleon.numerics.checks import moderate
-from pymc_kameleon.surrogates.factors.emulator import Emulator
+from pymc_kameleon.surrogates.factors.emulator import LOG, LOGIT, Emulator
 from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import Polynomial, fit_factor
 from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MARGIN, assemble, columns
@@ -64,7 +64,7 @@ def fit(
     precision: np.ndarray,
     *,
     slopes: np.ndarray | None = None,
-    positive: np.ndarray | None = None,
+    bounds: np.ndarray | None = None,
     nearest: bool = False,
     careful: bool = False,
 ) -> Fit:
@@ -82,9 +82,10 @@ def fit(
     slopes : ndarray of shape (n_o,), optional
         dL / do of outputs in which the log density is linear, else 0. Default 1 where outputs are added up. A factor of
         such outputs alone is fitted as a log likelihood is: for what is high, and not rising where nobody was.
-    positive : ndarray of bool, shape (n_o,), optional
-        Outputs without a log density below 0: of those that have always been positive the logarithm is emulated where
-        that is better. A polynomial of cases or concentrations falls below 0, and chains stand still there.
+    bounds : ndarray of int, shape (n_o,), optional
+        LOG for outputs without a log density below 0, LOGIT for those without one above 1, too: of those that were
+        within at the better half of the points the logarithm or logit is emulated where that is better. A polynomial of
+        cases, concentrations or probabilities leaves these bounds, and chains stand still there.
     nearest : bool
         The reference of each factor is what is nearest to ``here`` in its own inputs: for a climb.
     careful : bool
@@ -100,10 +101,31 @@ def fit(
     if not usable.any():
         raise np.linalg.LinAlgError("no black box has returned a number that can be learned from")
     sample = Sample(*(a[usable] for a in sample))
-    positive = (sample.outputs > 0.0).all(axis=0) & (False if positive is None else positive)
-    given = (sample, reference, here, precision, slopes, positive, nearest, careful)
+    links = _links(sample, bounds)
+    given = (sample, reference, here, precision, slopes, links, nearest, careful)
     factors = [_fit_one(rng, layout, k, *given) for k in range(layout.size)]
     return Fit(_assemble(layout, factors, slopes, not nearest), np.array([f.polynomial.error for f in factors]))
+
+
+def _links(sample: Sample, bounds) -> np.ndarray:
+    """The links of outputs that keep to their ``bounds``; far away what is rare underflows, what is certain rounds to 1."""
+    if bounds is None:
+        return np.zeros(sample.outputs.shape[1], np.int64)
+    high = sample.outputs[sample.log_densities >= np.median(sample.log_densities)]
+    inside = np.where(bounds == LOGIT, (high >= 0.0) & (high <= 1.0), high > 0.0).all(axis=0)
+    varied = ((sample.outputs > 0.0) & (sample.outputs < 1.0)).any(axis=0) | (bounds != LOGIT)
+    return np.where(inside & varied, bounds, 0)
+
+
+def _linked(o: np.ndarray, links: np.ndarray) -> np.ndarray:
+    """Outputs (n, m) by their links; what is at a bound or beyond counts as the nearest number within."""
+    least = np.where(o > 0.0, o, np.inf).min(axis=0)
+    inside = np.maximum(o, least)
+    result = np.log(inside, out=o.copy(), where=links > 0)
+    odds = links == LOGIT
+    p = np.minimum(inside[:, odds], np.where(o < 1.0, o, -np.inf).max(axis=0)[odds])
+    result[:, odds] = scipy.special.logit(p)
+    return result
 
 
 class Factor(NamedTuple):
@@ -115,10 +137,10 @@ class Factor(NamedTuple):
     whitening: np.ndarray  # (d, d)
     radius: float
     polynomial: Polynomial
-    logged: np.ndarray  # (outputs,)
+    links: np.ndarray  # (outputs,)
 
 
-def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, positive, nearest, careful) -> Factor:
+def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, links, nearest, careful) -> Factor:
     """Factor ``k`` in its inputs as they are; with levelled tails where they are long and that is far better."""
     columns = layout.inputs_of(k)
     w, o = sample.inputs[:, columns], sample.outputs[:, layout.outputs_of(k)]
@@ -126,40 +148,41 @@ def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, positiv
     score = (o * own_slopes).sum(axis=1) if own_slopes.all() else None  # the log likelihood, up to a constant
     own = _reference(w, sample.log_densities if score is None else score, reference, columns, here, nearest)
     known = reference is not None and not nearest
-    price, positive = precision[layout.outputs_of(k)], positive[layout.outputs_of(k)] & (own_slopes == 0.0)
+    price, links = precision[layout.outputs_of(k)], np.where(own_slopes == 0.0, links[layout.outputs_of(k)], 0)
     top = o[np.argmax(sample.log_densities)]
 
-    def fitted(knots, logged):
-        outputs = np.log(o, out=o.copy(), where=logged)
+    def fitted(knots, links):
+        rises = np.where(links == LOG, top, np.where(links == LOGIT, top * (1.0 - top), 1.0))
         return _fit_bent(
-            rng, knots, bent(w, knots), bent(own, knots), bent(here[columns], knots), outputs,
-            np.where(logged, np.square(top), 1.0) * price, layout.size, score=score, nearest=nearest, known=known,
-            careful=careful,
-        )._replace(logged=logged)  # fmt: skip
+            rng, knots, bent(w, knots), bent(own, knots), bent(here[columns], knots), _linked(o, links),
+            np.square(rises) * price, layout.size, score=score, nearest=nearest, known=known, careful=careful,
+        )._replace(links=links)  # fmt: skip
 
     def is_good(factor):
         return not known or factor.polynomial.error**2 < GOOD / layout.size
 
-    straight, nothing = np.tile([-np.inf, np.inf], (w.shape[1], 1)), np.zeros(len(price), bool)
-    found = fitted(straight, nothing)
-    is_poor = found.polynomial.error**2 > POOR / layout.size
-    if not is_good(found) and positive.any() and (is_poor or _falls_below(found, w, positive)):
-        other = fitted(straight, positive)
-        found = other if other.polynomial.error < found.polynomial.error else found
+    straight = np.tile([-np.inf, np.inf], (w.shape[1], 1))
+    found = fitted(straight, np.zeros_like(links))
+    # Also of one that is good by its errors: a class of no counts costs next to nothing, and has no density below 0
+    leaves = known and links.any() and _leaves(found, w, links)
+    if leaves or (known and links.any() and found.polynomial.error**2 > POOR / layout.size):
+        other = fitted(straight, links)
+        better = other.polynomial.error < found.polynomial.error or (leaves and is_good(other))
+        found = other if better else found
     knots = long_tails(own)
     if is_good(found) or not np.isfinite(knots).any():
         return found
-    levelled = fitted(knots, found.logged)
+    levelled = fitted(knots, found.links)
     return levelled if levelled.polynomial.error < WORSE * found.polynomial.error else found
 
 
-def _falls_below(factor: Factor, w, positive) -> bool:
-    """Whether the emulator is not ``positive`` at some inputs ``w`` (n, d) at which those outputs are."""
+def _leaves(factor: Factor, w, links) -> bool:
+    """Whether the emulator leaves the outputs' bounds at some inputs ``w`` (n, d) at which they keep to them."""
     s = (w - factor.centre) / factor.scale
     inside = np.linalg.norm(s @ factor.whitening.T, axis=1) < factor.radius
     p = factor.polynomial
-    values = columns(s[inside], p.variables, p.powers) @ p.coefficients[:, positive]
-    return bool((values <= 0.0).any())
+    values = columns(s[inside], p.variables, p.powers) @ p.coefficients
+    return bool((values[:, links > 0] <= 0.0).any() or (values[:, links == LOGIT] >= 1.0).any())
 
 
 def bent(w: np.ndarray, knots: np.ndarray) -> np.ndarray:
@@ -214,7 +237,7 @@ def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, score, neare
     if known and polynomial.error**2 < 1e-8 / n_factors:  # rounding: it is that polynomial
         reach = 1e4  # a wall in the tails would hold chains where the emulator is right
     radius = float(np.sqrt(max(reach * farthest, 1.3 * own_square) + 1.0))
-    return Factor(knots, centre, scale, whiten, radius, polynomial, np.zeros(o.shape[1], bool))
+    return Factor(knots, centre, scale, whiten, radius, polynomial, np.zeros(o.shape[1], np.int64))
 
 
 def _reference(w, score, reference, columns_k, here, nearest):
@@ -272,7 +295,7 @@ def _assemble(layout, factors, slopes, straight):
         coefficients=np.concatenate([p.coefficients.ravel() for p in fitted]),
         start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         splines=assemble([p.spline for p in fitted], layout.widest),
-        logged=np.concatenate([f.logged for f in factors]),
+        links=np.concatenate([f.links for f in factors]),
         straight=straight,
     )
 

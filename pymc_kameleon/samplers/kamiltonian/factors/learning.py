@@ -13,6 +13,7 @@ from pymc_kameleon.samplers.kamiltonian.learner import measure, unjudged
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.surrogates.factors import regression
+from pymc_kameleon.surrogates.factors.emulator import LOG, LOGIT
 from pymc_kameleon.surrogates.factors.splines import FEWEST
 from pymc_kameleon.surrogates.transitions import TARGET_ACCEPT
 
@@ -115,7 +116,7 @@ def _fit(rng, known, learning, v, nearest=False):
     precision, slopes = output_prices(known, v, learning)
     return regression.fit(
         rng, known.layout, sample, reference, here, precision,
-        slopes=slopes, positive=None if nearest else must_be_positive(known, v, learning), nearest=nearest,
+        slopes=slopes, bounds=None if nearest else output_bounds(known, v, learning), nearest=nearest,
         careful=learning.careful,
     )  # fmt: skip
 
@@ -143,8 +144,10 @@ def _highest(known: Known, v: np.ndarray, learning: Learning):
     return outputs, lambda outputs: known.known(v, zero, w, outputs, flat, still)
 
 
-def must_be_positive(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray:
-    """Which outputs, (n_o,), have no log density below 0, those of counts and lognormals: asked one by one."""
+def output_bounds(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray:
+    """The link, (n_o,), of outputs that have no log density below 0 (LOG), those of counts and lognormals; nor above 1
+    (LOGIT), probabilities: asked one by one.
+    """
     outputs, known_of = _highest(known, v, learning)
 
     def has_a_value(outputs):
@@ -153,11 +156,13 @@ def must_be_positive(known: Known, v: np.ndarray, learning: Learning) -> np.ndar
         except Exception:  # a user's check of what is positive
             return False
 
-    found = np.zeros(len(outputs), bool)
+    found = np.zeros(len(outputs), np.int64)
     for j in np.flatnonzero(~known.layout.is_added & (outputs > 0.0)) if has_a_value(outputs) else ():
-        there = outputs.copy()
-        there[j] *= -1.0
-        found[j] = not has_a_value(there)
+        below, above = outputs.copy(), outputs.copy()
+        below[j] *= -1.0
+        above[j] += 1.0
+        if not has_a_value(below):
+            found[j] = LOGIT if outputs[j] <= 1.0 and not has_a_value(above) else LOG
     return found
 
 
