@@ -95,7 +95,7 @@ def test_where_chains_begin_takes_no_more_evaluations_than_are_given():
 
 
 def test_a_density_where_the_prior_alone_has_draws():
-    with pm.Model() as model:
+    with pm.Model():
         x = pm.Normal("x", 0.0, 5.0)
         pm.Potential("late", pt.switch(x > 4.0, 0.0, -np.inf))
         idata = pk.sample(50, tune=20, chains=4, random_seed=1, progressbar=False, max_evaluations=400)

@@ -108,7 +108,7 @@ def fit(
 
 
 def _links(sample: Sample, bounds) -> np.ndarray:
-    """The links of outputs that keep to their ``bounds``; far away what is rare underflows, what is certain rounds to 1."""
+    """The links of outputs that keep to their ``bounds`` where it matters: far away what is rare underflows."""
     if bounds is None:
         return np.zeros(sample.outputs.shape[1], np.int64)
     high = sample.outputs[sample.log_densities >= np.median(sample.log_densities)]
