@@ -9,7 +9,7 @@ import pytest
 from pytensor.compile.ops import wrap_py
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.kamiltonian.factors import learning
+from pymc_kameleon.samplers.kamiltonian.factors import learning, surface
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.emulator import LOG, LOGIT, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
@@ -88,7 +88,10 @@ def test_logits_are_emulated_of_what_a_polynomial_puts_beyond_1(monkeypatch):
     assert ((emulated(without, fresh) < 0.0) | (emulated(without, fresh) > 1.0)).any()
 
 
-@pytest.mark.parametrize(("box", "bound"), [(lambda w: 0.1 * epidemic(w), LOG), (infected, LOGIT)])
+@pytest.mark.parametrize(
+    ("box", "bound"),
+    [(lambda w: 0.1 * epidemic(w), LOG), (infected, LOGIT), (lambda w: 0.4 + 0.6 * infected(w), LOGIT)],
+)  # fmt: skip
 def test_what_costs_next_to_nothing_keeps_to_its_bounds_too(box, bound):
     """A class of no counts in a multinomial: its error is no matter, and where it is below 0 there is no density."""
     found = fitted(box, bounds=np.full(8, bound), price=np.full(8, 1e-7))
@@ -162,9 +165,10 @@ def test_which_bounds_outputs_have_is_asked_of_the_model(monkeypatch, kind, box,
         kind("y", box(growth, peak), observed=observed)
     step, seen = pk.KamiltonianStep(model=model), []
     fit = regression.fit
+    monkeypatch.setattr(surface, "MAX_LEAPFROG", 3)  # by PyTensor's Python a gradient takes a millisecond
     monkeypatch.setattr(regression, "fit", lambda *a, **k: seen.append(k["bounds"]) or fit(*a, **k))
     with model:
-        pm.sample(1, tune=60, chains=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+        pm.sample(1, tune=25, chains=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
     asked = [found for found in seen if found is not None]
     assert asked
     assert np.all(asked == np.array(bounds))
