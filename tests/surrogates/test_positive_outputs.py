@@ -146,6 +146,19 @@ def test_who_refuses_what_is_negative_has_no_density_there():
     assert not learning.output_bounds(Checked(), np.zeros(2), SimpleNamespace(evaluated=evaluated)).any()
 
 
+class Shares(Checked):
+    """Of which the model wants that they add up to 1."""
+
+    def known(self, v, centring, w, outputs, jacobian, slope):
+        return 0.0 if (outputs >= 0.0).all() and np.isclose(outputs.sum(), 1.0) else -np.inf, None, None
+
+
+def test_what_has_to_add_up_has_no_link():
+    evaluated = SimpleNamespace(outputs=np.full((1, 8), 0.125), log_densities=np.zeros(1))
+    found = learning.output_bounds(Shares(), np.zeros(2), SimpleNamespace(evaluated=evaluated))
+    assert not found.any()
+
+
 def both(name, mean, observed):
     pm.Poisson(f"{name}0", mean[:4], observed=observed[:4])
     pm.Normal(f"{name}1", mean[4:], observed=observed[4:])

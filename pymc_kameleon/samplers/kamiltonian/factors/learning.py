@@ -158,10 +158,11 @@ def output_bounds(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray
 
     found = np.zeros(len(outputs), np.int64)
     for j in np.flatnonzero(~known.layout.is_added & (outputs > 0.0)) if has_a_value(outputs) else ():
-        below, above = outputs.copy(), outputs.copy()
+        below, near, above = outputs.copy(), outputs.copy(), outputs.copy()
         below[j] *= -1.0
+        near[j] *= 0.99  # what has to add up to 1 polynomials keep, and logarithms do not
         above[j] += 1.0
-        if not has_a_value(below):
+        if has_a_value(near) and not has_a_value(below):
             found[j] = LOGIT if outputs[j] <= 1.0 and not has_a_value(above) else LOG
     return found
 
