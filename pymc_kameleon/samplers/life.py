@@ -472,7 +472,7 @@ class Life:
             height = np.array([here.log_density])
             self._set(doubt=doubt._replace(heights=history.append(doubt.heights, height)))
         if elsewhere:
-            self._set(elsewhere=search.not_met(elsewhere, *self._as_arrival_sees_it(), state.tune))
+            self._set(elsewhere=search.not_met(elsewhere, state.tune, *self._as_arrival_sees_it()))
         log_ratio = there.log_density - before.log_density + proposal.log_q_ratio
         return Told(proposal, probability, accepted, log_ratio)
 

@@ -100,7 +100,7 @@ def test_what_a_chain_has_seen_on_its_way_is_not_the_mass_of_its_mode():
     rivals = (rival,)
     for i in range(300):
         x = 1e6 * rng.standard_normal(2) if i < 100 else rng.standard_normal(2)
-        rivals = arrival_search.not_met(rivals, x, -60.0 if i < 100 else -0.5 * x @ x, True)
+        rivals = arrival_search.not_met(rivals, True, x, -60.0 if i < 100 else -0.5 * x @ x)
     [found] = arrival_search.weighed(rivals)
     assert abs(found.gain - 0.5) < 0.3
     assert arrival_search.weighed((rival,))[0].gain == 1.0  # of a chain that has not tuned since

@@ -281,7 +281,7 @@ def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:
     return contains(rival, x, rival.angles) or log_density > rival.top + far_in_height(len(x))
 
 
-def not_met(rivals: tuple[Rival, ...], x: np.ndarray, log_density: float, tune: bool) -> tuple[Rival, ...]:
+def not_met(rivals: tuple[Rival, ...], tune: bool, x: np.ndarray, log_density: float) -> tuple[Rival, ...]:
     """Those in which a chain that has come to ``x`` (d,) is not; what it comes to by itself is nothing to tell."""
     left = tuple(r for r in rivals if not is_settled(r, x, log_density))
     if not tune:
