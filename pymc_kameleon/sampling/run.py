@@ -159,8 +159,8 @@ def sample(
         For options that contradict each other, models that have other than continuous variables, and evaluations of
         another log density.
     pymc.exceptions.SamplingError
-        If the log density is finite neither at the initial point nor at any start, nor at draws of the prior, or the
-        evaluations end before the first draw.
+        If the log density is finite neither at the initial point nor at any start, nor at draws of the prior
+        (unless ``initvals`` gives points), or the evaluations end before the first draw.
     Exception
         What the model raises, with the point added as a note. Return NaN to reject a point instead.
 

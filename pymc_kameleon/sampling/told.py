@@ -31,8 +31,8 @@ def nowhere(model: pm.Model, density: LogDensity, x: np.ndarray, tried: int) -> 
         f"pk.sample cannot start: the log density is finite at none of {tried} points, the initial one and the chains' "
         "starts among them. "
         f"Not finite at the initial point: {found}. The point (unconstrained): "
-        f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give others with pk.sample(initvals=...), 'prior' "
-        "for instance, or look at the factors named."
+        f"{ {k: np.asarray(v).tolist() for k, v in point.items()} }. Give others with pk.sample(initvals=...), or "
+        "look at the factors named."
     )
 
 

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics import evaluations, history
-from pymc_kameleon.numerics.covariance import cholesky
 from pymc_kameleon.samplers.arrival import circles
 from pymc_kameleon.samplers.arrival import phase as arrival
 
@@ -41,9 +40,8 @@ class Rival(NamedTuple):
     gain: float  # log of its mass, in that of the mode in which the chain's climb has ended
     top: float  # the highest log density that was found in it
     angles: Any = ()  # (k,): coordinates of which the chain has many periods
-    own: float = math.inf  # log of the mass of the chain's mode, as its climb has seen it
-    # where the chain has been since, while tuning, and how high: rows of d + 1
-    since: history.History | None = None
+    own: float = math.inf  # the highest log density of the chain's mode, as its climb has seen it ...
+    since: float = -math.inf  # ... and of the chain since, while tuning
 
 
 class Doubt(NamedTuple):
@@ -262,7 +260,7 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     for climb in climbs:
         gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf
         if gain > SLIGHT and not contains(best, climb.position, state.angles):
-            found.append(Rival(climb.position.copy(), climb.factor, gain, _top(climb), state.angles, mass(best)))
+            found.append(Rival(climb.position.copy(), climb.factor, gain, _top(climb), state.angles, _top(best)))
     return tuple(found)
 
 
@@ -284,30 +282,19 @@ def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:
 def not_met(rivals: tuple[Rival, ...], tune: bool, x: np.ndarray, log_density: float) -> tuple[Rival, ...]:
     """Those in which a chain that has come to ``x`` (d,) is not; what it comes to by itself is nothing to tell."""
     left = tuple(r for r in rivals if not is_settled(r, x, log_density))
-    if not tune:
-        return left
-    here, nowhere = np.append(x, log_density), history.empty(len(x) + 1)
-    return tuple(r._replace(since=history.append(r.since or nowhere, here)) for r in left)
+    return tuple(r._replace(since=max(r.since, log_density)) for r in left) if tune else left
 
 
 def weighed(rivals: tuple[Rival, ...]) -> tuple[Rival, ...]:
-    """Those that count, at the end of tuning: beside the chain's mode as its draws have found it, where that is more.
+    """Those that count, at the end of tuning: beside the chain's mode where its draws have found it to be higher.
 
-    A climb can end on a bump of the mode that its walk then finds: other ends, of no mass, seem heavy beside it.
+    A climb can end on a bump of the mode that its walk then finds: other ends, of no mass, seem heavy beside it. By the
+    height alone: draws of a heavy tail are wider than any climb has seen, and those of the other mode would be, too.
     """
-    found = []
-    for rival in rivals:
-        gain, d, since = rival.gain, len(rival.position), rival.since or history.empty(len(rival.position) + 1)
-        rows = since.buffer[: since.size]
-        top = rows[:, d].max(initial=-math.inf)
-        rows = rows[rows[:, d] > top - far_in_height(d)]  # not what was on its way
-        if len(rows) >= 10 * d:
-            factor, ok = cholesky(np.cov(rows[:, :d].T).reshape(d, d))
-            now = top + np.log(np.diag(factor)).sum() if ok else -math.inf
-            gain -= max(0.0, now - rival.own)
-        if gain > SLIGHT:
-            found.append(rival._replace(gain=gain, since=None))
-    return tuple(found)
+    gains = [r.gain - max(0.0, r.since - r.own) for r in rivals]
+    return tuple(
+        r._replace(gain=g, since=-math.inf) for r, g in zip(rivals, gains, strict=True) if g > SLIGHT
+    )  # fmt: skip
 
 
 def contains(mode: arrival.State | Rival, x: np.ndarray, angles: Any = ()) -> bool:

@@ -41,9 +41,14 @@ class Start:
         if not self.done:
             if not (self.places or self.tried):
                 self.places, self.tried = self._elsewhere(), True
-            # whole rounds: a run that goes on with more evaluations has the same bits up to there
-            self.nowhere = not self.places or len(self.places[0]) > self.chains.left()
+            self.nowhere = not (self.places and self._fits(len(self.places[0])))
             self.points = [] if self.nowhere else self.places.pop(0)
+
+    def _fits(self, n):
+        """Whether tuning can follow. Whole rounds: a run that goes on with more evaluations has the same bits."""
+        chains = self.chains
+        follows = chains.plan.tune_until + 2 * len(chains.starts) if self.tried else 0
+        return n + follows <= chains.left()
 
     def _elsewhere(self):
         n, rows = len(self.chains.starts), self.chains.rng.permutation(self.chains.elsewhere)

@@ -22,6 +22,7 @@ POOR = 5e-2  # ... and a reason to try a spline for a log likelihood, logarithms
 # normal. At 4 tails are taken for long that are not: six patients at 3,000 evaluations 326 effective draws per 1000
 # (mean of four seeds), at 4.5 463, without 455; twelve at 300 160, 240 and 95
 LONG = 4.5
+EPSILON = np.finfo(float).eps
 WORSE = 1.3  # what a level tail may cost elsewhere: the held-out error leaves out the worst points, which are there
 
 
@@ -107,24 +108,27 @@ def fit(
     return Fit(_assemble(layout, factors, slopes, not nearest), np.array([f.polynomial.error for f in factors]))
 
 
+def _better_half(sample: Sample) -> np.ndarray:
+    """Rows of the sample that are as high as most of those that have a density."""
+    finite = np.isfinite(sample.log_densities)
+    return sample.log_densities >= np.median(sample.log_densities[finite] if finite.any() else sample.log_densities)
+
+
 def _links(sample: Sample, bounds) -> np.ndarray:
     """The links of outputs that keep to their ``bounds`` where it matters: far away what is rare underflows."""
     if bounds is None:
         return np.zeros(sample.outputs.shape[1], np.int64)
-    high = sample.outputs[sample.log_densities >= np.median(sample.log_densities)]
-    inside = np.where(bounds == LOGIT, (high >= 0.0) & (high <= 1.0), high > 0.0).all(axis=0)
-    varied = ((sample.outputs > 0.0) & (sample.outputs < 1.0)).any(axis=0) | (bounds != LOGIT)
-    return np.where(inside & varied, bounds, 0)
+    high = sample.outputs[_better_half(sample)]
+    shares = ((high >= 0.0) & (high <= 1.0)).all(axis=0) & ((high > 0.0) & (high < 1.0)).any(axis=0)
+    positive = np.where((high > 0.0).all(axis=0) & (bounds > 0), LOG, 0)
+    return np.where(shares & (bounds == LOGIT), LOGIT, positive)
 
 
 def _linked(o: np.ndarray, links: np.ndarray) -> np.ndarray:
     """Outputs (n, m) by their links; what is at a bound or beyond counts as the nearest number within."""
-    least = np.where(o > 0.0, o, np.inf).min(axis=0)
-    inside = np.maximum(o, least)
-    result = np.log(inside, out=o.copy(), where=links > 0)
-    odds = links == LOGIT
-    p = np.minimum(inside[:, odds], np.where(o < 1.0, o, -np.inf).max(axis=0)[odds])
-    result[:, odds] = scipy.special.logit(p)
+    inside = np.maximum(o, np.where(o > 0.0, o, np.inf).min(axis=0))
+    result, odds = np.log(inside, out=o.copy(), where=links == LOG), links == LOGIT
+    result[:, odds] = scipy.special.logit(np.clip(o[:, odds], EPSILON, 1.0 - EPSILON))
     return result
 
 
@@ -149,10 +153,12 @@ def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, links, 
     own = _reference(w, sample.log_densities if score is None else score, reference, columns, here, nearest)
     known = reference is not None and not nearest
     price, links = precision[layout.outputs_of(k)], np.where(own_slopes == 0.0, links[layout.outputs_of(k)], 0)
-    top = o[np.argmax(sample.log_densities)]
+    top, high = o[np.argmax(sample.log_densities)], o[_better_half(sample)]
+    # not at the highest point alone, where a probability may be certain and no error of its logit would count
+    odds = np.sqrt(np.square(high * (1.0 - high)).mean(axis=0))
 
     def fitted(knots, links):
-        rises = np.where(links == LOG, top, np.where(links == LOGIT, top * (1.0 - top), 1.0))
+        rises = np.where(links == LOG, top, np.where(links == LOGIT, odds, 1.0))
         return _fit_bent(
             rng, knots, bent(w, knots), bent(own, knots), bent(here[columns], knots), _linked(o, links),
             np.square(rises) * price, layout.size, score=score, nearest=nearest, known=known, careful=careful,

@@ -162,7 +162,7 @@ def output_bounds(known: Known, v: np.ndarray, learning: Learning) -> np.ndarray
         below[j] *= -1.0
         near[j] *= 0.99  # what has to add up to 1 polynomials keep, and logarithms do not
         above[j] += 1.0
-        if has_a_value(near) and not has_a_value(below):
+        if not has_a_value(below) and has_a_value(near):
             found[j] = LOGIT if outputs[j] <= 1.0 and not has_a_value(above) else LOG
     return found
 
