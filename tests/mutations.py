@@ -390,6 +390,8 @@ MUTATIONS = [
              "probabilities have a density above 1", "test_positive_outputs.py -k asked"),
     Mutation("surrogates/factors/regression", "leaves = known and links.any() and _leaves(found, w, links)", "leaves = False",
              "outputs that cost nothing beyond their bounds", "test_positive_outputs.py -k costs"),
+    Mutation("surrogates/factors/regression", "odds = np.sqrt(np.square(high * (1.0 - high)).mean(axis=0))", "odds = top * (1.0 - top)",
+             "no error counts where a probability is certain", "test_positive_outputs.py -k certain"),
     Mutation("surrogates/factors/regression", "(values[:, links == LOGIT] >= 1.0)", "(values[:, links == LOGIT] >= 2.0)",
              "probabilities above 1", "test_positive_outputs.py -k costs"),
     Mutation("surrogates/factors/regression", "return sample.log_densities >= np.median", "return sample.log_densities > -1e300 * np.median",

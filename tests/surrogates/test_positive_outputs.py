@@ -99,6 +99,24 @@ def test_what_costs_next_to_nothing_keeps_to_its_bounds_too(box, bound):
     assert (found.emulator.links == bound).all()
 
 
+def test_errors_count_though_the_highest_point_is_certain():
+    """Of a Bernoulli trial that came out the likeliest point is the most certain, where no error of a logit costs."""
+
+    def certain(w):
+        rough = 40.0 * (1.2 + np.sin(2.0 * w[:, :1]) - np.square(w[:, :1])) * np.ones(8)
+        return 1.0 / (1.0 + np.exp(-rough))
+
+    fresh = np.random.default_rng(3).standard_normal((400, 2))
+    found = fitted(certain, bounds=np.full(8, LOGIT), price=np.ones(8))
+    real = np.sqrt(np.square(emulated(found, fresh) - certain(fresh)).sum(axis=1).mean())
+    assert found.error > 0.3 * real > 0.05
+
+
+def test_labels_have_no_logit():
+    labels = fitted(lambda w: (w[:, :1] > 0.0) * np.ones(8), bounds=np.full(8, LOGIT), price=np.ones(8))
+    assert not labels.emulator.links.any()
+
+
 def test_far_away_what_is_rare_may_underflow():
     def underflows(w):
         return np.where(np.square(w).sum(axis=1, keepdims=True) > 4.0, 0.0, epidemic(w))
