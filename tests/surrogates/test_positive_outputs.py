@@ -88,6 +88,15 @@ def test_logits_are_emulated_of_what_a_polynomial_puts_beyond_1(monkeypatch):
     assert ((emulated(without, fresh) < 0.0) | (emulated(without, fresh) > 1.0)).any()
 
 
+def test_a_logit_that_is_a_polynomial_is_found_exactly():
+    def logistic(w):
+        return 1.0 / (1.0 + np.exp(-(1.0 + 0.3 * w[:, :1]) * (TIMES - 4.0 - 0.7 * w[:, 1:])))
+
+    fresh = np.random.default_rng(1).standard_normal((200, 2))
+    found = fitted(logistic, bounds=np.full(8, LOGIT), price=np.full(8, 40.0))
+    np.testing.assert_allclose(emulated(found, fresh), logistic(fresh), rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("box", "bound"),
     [(lambda w: 0.1 * epidemic(w), LOG), (infected, LOGIT), (lambda w: 0.4 + 0.6 * infected(w), LOGIT)],
@@ -110,6 +119,12 @@ def test_errors_count_though_the_highest_point_is_certain():
     found = fitted(certain, bounds=np.full(8, LOGIT), price=np.ones(8))
     real = np.sqrt(np.square(emulated(found, fresh) - certain(fresh)).sum(axis=1).mean())
     assert found.error > 0.3 * real > 0.05
+
+
+def test_outputs_may_be_as_large_as_numbers_whose_squares_are():
+    """Warnings are errors here."""
+    large = fitted(lambda w: 1e90 * epidemic(w), price=np.full(8, 1e-184))
+    assert (large.emulator.links == LOG).all()
 
 
 def test_labels_have_no_logit():

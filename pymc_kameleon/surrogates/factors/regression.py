@@ -127,9 +127,20 @@ def _links(sample: Sample, bounds) -> np.ndarray:
 def _linked(o: np.ndarray, links: np.ndarray) -> np.ndarray:
     """Outputs (n, m) by their links; what is at a bound or beyond counts as the nearest number within."""
     inside = np.maximum(o, np.where(o > 0.0, o, np.inf).min(axis=0))
-    result, odds = np.log(inside, out=o.copy(), where=links == LOG), links == LOGIT
-    result[:, odds] = scipy.special.logit(np.clip(o[:, odds], EPSILON, 1.0 - EPSILON))
+    result, shares = np.log(inside, out=o.copy(), where=links == LOG), links == LOGIT
+    result[:, shares] = scipy.special.logit(np.clip(o[:, shares], EPSILON, 1.0 - EPSILON))
     return result
+
+
+def _rises(sample: Sample, o: np.ndarray, links: np.ndarray) -> np.ndarray:
+    """What an output rises by with what is emulated of it, (m,): d exp(z) / dz is exp(z), that of a share p (1 - p).
+
+    Of shares the root mean square over the better half: at the highest point one may be certain, and no error count.
+    """
+    rises, shares = np.where(links == LOG, o[np.argmax(sample.log_densities)], 1.0), links == LOGIT
+    p = o[_better_half(sample)][:, shares]
+    rises[shares] = np.sqrt(np.square(p * (1.0 - p)).mean(axis=0))
+    return rises
 
 
 class Factor(NamedTuple):
@@ -153,15 +164,12 @@ def _fit_one(rng, layout, k, sample, reference, here, precision, slopes, links, 
     own = _reference(w, sample.log_densities if score is None else score, reference, columns, here, nearest)
     known = reference is not None and not nearest
     price, links = precision[layout.outputs_of(k)], np.where(own_slopes == 0.0, links[layout.outputs_of(k)], 0)
-    top, high = o[np.argmax(sample.log_densities)], o[_better_half(sample)]
-    # not at the highest point alone, where a probability may be certain and no error of its logit would count
-    odds = np.sqrt(np.square(high * (1.0 - high)).mean(axis=0))
 
     def fitted(knots, links):
-        rises = np.where(links == LOG, top, np.where(links == LOGIT, odds, 1.0))
         return _fit_bent(
             rng, knots, bent(w, knots), bent(own, knots), bent(here[columns], knots), _linked(o, links),
-            np.square(rises) * price, layout.size, score=score, nearest=nearest, known=known, careful=careful,
+            np.square(_rises(sample, o, links)) * price, layout.size, score=score, nearest=nearest, known=known,
+            careful=careful,
         )._replace(links=links)  # fmt: skip
 
     def is_good(factor):

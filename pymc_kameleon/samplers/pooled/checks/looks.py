@@ -191,7 +191,7 @@ class Looks:
         ]
         off = [k for k in ended if k not in met]
         weights = {k: mass(self.climbs[k]) for k in off}
-        least = self.draws.log_constant - 4.0  # 2 % of the mass
+        least = self.draws.log_constant + search.SLIGHT
         heavy = [k for k in off if weights[k] > least]
         where = _end(self.climbs[max(heavy, key=weights.__getitem__)]) if heavy else None
         return Found(len(met) + len(off), len(met), where)
