@@ -328,6 +328,7 @@ class Life:
         found = search.rivals(stage, stage.climbs[under_way:])
         if found and self.climbs:
             self._show(stage.climbs[under_way])
+        stage = stage.met(self._as_arrival_sees_it()[0])
         looked = self._state.looked + int(stage.done or len(stage.climbs) > under_way + 1)
         self._set(stage=None if stage.done else stage, elsewhere=(*self._state.elsewhere, *found), looked=looked)
         if stage.done or self._walks_in_vain(stage):

@@ -237,6 +237,7 @@ class Screened(SurrogateSampler):
         dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, reference[0], 1.0, fit.error)
         reach = 10.0 if fit.error < 1e-3 else surrogate_dynamics.REACH  # farther where f is all but exact
         dynamics = surrogate_dynamics.bounded(dynamics, dynamics.archive, learning.evaluated.log_densities, reach)
+        dynamics = surrogate_dynamics.walled(dynamics, learning.evaluated, reference[0])
         dynamics = dynamics._replace(archive=dynamics.archive[:1].copy())
         state = state._replace(fit=fit, dynamics=dynamics, learning=learning)
         return self._placed(state, self.locate(state, here))

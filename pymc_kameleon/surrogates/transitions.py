@@ -29,11 +29,12 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.step_size import varied
-from pymc_kameleon.surrogates import rescaling, straightened
+from pymc_kameleon.surrogates import rescaling, straightened, walls
 from pymc_kameleon.surrogates.rescaling import Rescaling
 from pymc_kameleon.surrogates.values import features
-from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, room
+from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, room, walls_of
 
 REACH = 2.0  # of D, in the largest distance that the chain has been at
 MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
@@ -150,6 +151,19 @@ def bounded(dynamics: Dynamics, z: np.ndarray, log_densities: np.ndarray, times:
     return below(dynamics._replace(radius=radius), highest + MARGIN + 0.5 * math.sqrt(z.shape[1]))
 
 
+def walled(dynamics: Dynamics, evaluated: Evaluations, states: np.ndarray) -> Dynamics:
+    """With walls to f, where points that f promises to be as good as the chain's ``states`` (m, d) had no density."""
+    is_finite = np.isfinite(evaluated.log_densities)
+    if (~is_finite).sum() < walls.FEWEST:
+        return dynamics
+    z = (evaluated.positions - dynamics.surrogate.centre) @ dynamics.inverse.T
+    least = features.values(dynamics.surrogate, states.copy()).min() - MARGIN
+    promising = features.values(dynamics.surrogate, evaluated.positions.copy()) > least
+    promising &= reach(dynamics, z) < dynamics.radius
+    found = walls.learn(z[promising], is_finite[promising])
+    return dynamics._replace(flat=features.walled(dynamics.flat, found))
+
+
 def to_z(dynamics: Dynamics, x: np.ndarray) -> np.ndarray:
     """Coordinates of the dynamics, shape (d,)."""
     return dynamics.inverse @ (x - dynamics.surrogate.centre)
@@ -193,7 +207,8 @@ def run(rng: np.random.Generator, z: np.ndarray, dynamics: Dynamics, arm: Arm, t
 @njit(cache=True)
 def _value(numbers, integers, z):
     size = room(z.size, integers)
-    return at(numbers, integers, 1.0, z, np.empty(z.size), np.empty(size), np.empty(size))
+    value = at(numbers, integers, 1.0, z, np.empty(z.size), np.empty(size), np.empty(size))
+    return value - walls.height(walls_of(numbers, integers), z)
 
 
 @njit(cache=True)
@@ -237,7 +252,9 @@ def _transitions(
     square_radius = radius * radius
     ceiling = temperature * ceiling
     value = at(numbers, integers, temperature, z, gradient, s, by_s)
-    start_value = value
+    walled = walls_of(numbers, integers)
+    height = temperature * walls.height(walled, z)
+    start_value = value - height
     moved = False
     gradients = 1
     accept_sum = 0.0
@@ -306,18 +323,20 @@ def _transitions(
                 diverging = True
             if stability > -1000.0:  # false if it is not a number
                 accept_sum += math.exp(min(0.0, stability))
+        new_height = temperature * walls.height(walled, new)  # beside the stability, which no step size could mend
+        log_ratio += height - new_height
         accept_prob = 0.0  # outside D, and where f overflowed, as the density exp(f) is
-        if inside and new_value < ceiling and math.isfinite(new_value):
+        if inside and new_value - new_height < ceiling and math.isfinite(new_value):
             accept_prob = math.exp(min(0.0, log_ratio))
         if u[ACCEPT] < accept_prob:  # the inner accept/reject, on which reversibility hangs
             moved = True
-            value = new_value
+            value, height = new_value, new_height
             for i in range(d):
                 z[i] = new[i]
                 gradient[i] = new_gradient[i]
     accept_prob = accept_sum / trajectories if trajectories > 0 else np.nan
     x = features.to_x(numbers, integers, z)
-    return z, start_value, value, moved, accept_prob, gradients, energy_error, diverging, x
+    return z, start_value, value - height, moved, accept_prob, gradients, energy_error, diverging, x
 
 
 @njit(cache=True)

@@ -17,6 +17,7 @@ from pymc_kameleon.samplers.kamiltonian.factors.learning import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Surface, enter, leave, run, spot
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
+from pymc_kameleon.surrogates import walls
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import CANDIDATES, size, within
@@ -201,11 +202,17 @@ def compiled_toy():
     return CompiledToy(known=raising)
 
 
-def frozen(sampler, rng, centring, typical=1.5, emulator="walls"):
+# through the bulk of what has no edge there
+WALLED = walls.Walled(
+    np.array([[0.4, 0.6, -0.5, 0.3, 0.0], [0.7, 0.0, 0.4, 0.0, -0.6]]), np.full(4, 0.1), np.diag([1.0, 0.8, 1.2, 1.0])
+)
+
+
+def frozen(sampler, rng, centring, typical=1.5, emulator="walls", walled=False):
     """A frozen state with a bad surrogate, a bad metric and bad shares."""
     toy = sampler.known
     metric = np.array([[0.6, 0, 0, 0], [-0.4, 1.0, 0, 0], [0.2, 0.1, 0.8, 0], [0, 0.3, -0.2, 0.9]])
-    surface = Surface(EMULATORS[emulator], centring * toy.movable, metric, 0.35)
+    surface = Surface(EMULATORS[emulator], centring * toy.movable, metric, 0.35, WALLED if walled else walls.unbounded(4))
     state = sampler.init(rng, np.zeros(4))
     return state._replace(
         surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 0.5),
@@ -245,14 +252,17 @@ def largest_z(kind, chains, steps=3, centring=0.5, **wrong):
 
 
 @pytest.mark.parametrize(
-    ("emulator", "centring"),
+    ("emulator", "centring", "walled"),
     [
-        ("walls", 0.5), ("splines", 0.5),  # and tangents beyond them
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in [("tangents", 0.5), ("walls", 0.0), ("walls", 1.0)]),
+        ("walls", 0.5, True), ("splines", 0.5, False),  # and tangents beyond them
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("walls", 0.5, False), ("tangents", 0.5, False), ("walls", 0.0, True), ("walls", 1.0, False)]
+        ),
     ],
 )  # fmt: skip
-def test_chains_are_exact_whatever_the_emulators(emulator, centring):
-    assert largest_z(FactoredKamiltonian, 2400, centring=centring, emulator=emulator) < 4.5
+def test_chains_are_exact_whatever_the_emulators(emulator, centring, walled):
+    assert largest_z(FactoredKamiltonian, 2400, centring=centring, emulator=emulator, walled=walled) < 4.5
 
 
 @pytest.mark.slow
@@ -279,11 +289,12 @@ def test_chains_are_exact_where_the_controls_are_not(typical):
     assert largest_z(FactoredKamiltonian, 6000, 8, 0.0, typical=typical) < 4.5
 
 
-@pytest.mark.parametrize("emulator", EMULATORS)
-def test_compiled_is_what_python_is(monkeypatch, emulator):
+@pytest.mark.parametrize(("emulator", "walled"), [*((name, False) for name in EMULATORS), ("walls", True)])
+def test_compiled_is_what_python_is(monkeypatch, emulator, walled):
     """Up to rounding, wherever the point is; what is shared is what it is now."""
     toys, moved, longest = (Toy(), compiled_toy()), 0, 0
-    surface = frozen(FactoredKamiltonian(known=toys[0]), np.random.default_rng(7), 0.5, emulator=emulator).surface
+    sampler, options = FactoredKamiltonian(known=toys[0]), {"emulator": emulator, "walled": walled}
+    surface = frozen(sampler, np.random.default_rng(7), 0.5, **options).surface
     for seed in range(100):
         for toy in toys:
             monkeypatch.setattr(toy, "slope_error", 1.0 if seed < 50 else 0.5)
@@ -309,7 +320,7 @@ def test_small_steps_enter_the_narrow_end_of_a_funnel(monkeypatch, steps, enter)
     monkeypatch.setattr("pymc_kameleon.samplers.kamiltonian.factors.surface.varied", steps)
     toy, rng, probabilities = Toy(), np.random.default_rng(1), []
     flat = quadratics(np.zeros((2, 3)), radius=1e3)
-    surface = Surface(flat, np.ones(4), np.eye(4), 0.6)  # centred: the prior's funnel
+    surface = Surface(flat, np.ones(4), np.eye(4), 0.6, walls.unbounded(4))  # centred: the prior's funnel
     for _ in range(2000):
         mu = rng.standard_normal()
         x = mu + math.exp(-1.8) * rng.standard_normal(2)
@@ -439,7 +450,7 @@ def test_from_a_cold_start_in_300_draws():
 def test_centring_follows_what_the_data_know():
     """Of a group with a wide likelihood nothing is known; one with a narrow one is known better than its prior."""
     toy, emulator = Toy(), BAD._replace(radius=np.full(2, 50.0), coefficients=np.array([0, 0, -0.001, 0, 0, -200.0]))
-    surface = Surface(emulator, np.zeros(4), 0.1 * np.eye(4), 0.1)
+    surface = Surface(emulator, np.zeros(4), 0.1 * np.eye(4), 0.1, walls.unbounded(4))
     path = np.tile([0.0, 0.0, 0.5, 0.5], (learn.ROWS, 1))
     chosen = learn.choose_centring(toy, surface, path)
     assert list(chosen[:3]) == [0.0, 0.0, 0.0]
@@ -466,7 +477,7 @@ def looked_at(heights):
 def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
     toy, learning = looked_at([-3.0, -1.0, -np.inf, np.nan] * 40)
     coefficients = np.array([peak, 0.0, -0.1, 0.0, 0.0, -0.1])
-    surface = Surface(BAD._replace(coefficients=coefficients), np.zeros(4), np.eye(4), 0.3)
+    surface = Surface(BAD._replace(coefficients=coefficients), np.zeros(4), np.eye(4), 0.3, walls.unbounded(4))
     path = np.tile([0.0, -1.0, 0.1, 0.1], (30, 1))
     assert learn.is_lost(toy, surface, path, learning) == lost
     assert not learn.is_lost(toy, surface, None, learning)
@@ -540,7 +551,7 @@ def test_a_search_that_gets_lost_promises_nothing(monkeypatch):
     """It once promised -10^10, which was taken for the end of a climb."""
     lost = SimpleNamespace(x=np.full(4, 2.0), fun=1e10)
     monkeypatch.setattr("scipy.optimize.minimize", lambda *_args, **_options: lost)
-    surface = Surface(BAD, np.zeros(4), np.eye(4), 0.1)
+    surface = Surface(BAD, np.zeros(4), np.eye(4), 0.1, walls.unbounded(4))
     goal, promised = climb.target(Toy(), surface, np.zeros(4), 0.5)
     assert math.isnan(promised)
     np.testing.assert_array_equal(goal, np.zeros(4))

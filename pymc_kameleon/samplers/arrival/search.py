@@ -108,6 +108,14 @@ class State(NamedTuple):
         highest = max(_top(self.last), _top(self.chosen))
         return highest > max(_top(self.climbs[0]), height) + far_in_height(len(self.scale))
 
+    def met(self, x: np.ndarray) -> "State":
+        """Led, where the chain at ``x`` (d,) has come by itself to the place that is chosen: it need not begin anew.
+
+        A climb that ends at an edge of the density has no width: others that end where its walk is have far more mass.
+        """
+        there = self.chosen is not self.climbs[0] and self.chosen.arrived
+        return self.led() if there and contains(self.chosen, x, self.angles) else self
+
     def led(self) -> "State":
         """As if the climb that is chosen had been the chain's own; what is left of others goes on."""
         best = self.chosen

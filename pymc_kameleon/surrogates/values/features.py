@@ -217,7 +217,8 @@ def flatten(
         np.array([f.kind, is_quadratic(f), moves.straight, f.known]),
         pairs, starts, partners, b.variables, moves.variables, moves.bent_variables,
     )  # fmt: skip
-    rows = np.ones((len(numbers) + len(integers), 4), dtype=np.int64)
+    rows = np.ones((len(numbers) + len(integers) + 1, 4), dtype=np.int64)
+    rows[-1] = 0  # of walls: there are none yet
     for arrays, row, begin in ((numbers, 0, 0), (integers, len(numbers), rows.size)):
         for k, array in enumerate(arrays, row):
             rows[k, 0], rows[k, 1 : 1 + array.ndim] = begin, array.shape
@@ -226,6 +227,19 @@ def flatten(
         np.concatenate([array.ravel() for array in numbers]),
         np.concatenate([rows.ravel(), *(array.ravel() for array in integers)]),
     )
+
+
+def walled(flat: Flat, walls: np.ndarray) -> Flat:
+    """With ``walls`` (w, columns), see :mod:`pymc_kameleon.surrogates.walls`."""
+    numbers, integers = flat[0], flat[1].copy()
+    integers[4 * 44 : 4 * 44 + 3] = len(numbers), *walls.shape
+    return np.concatenate([numbers, walls.ravel()]), integers
+
+
+@njit(cache=True, inline="always")
+def walls_of(x, n):
+    """The walls in what :func:`flatten`, or :func:`walled`, made."""
+    return _grid(x, n, 44)
 
 
 @njit(cache=True, inline="always")

@@ -12,10 +12,11 @@ from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Known,
 from pymc_kameleon.samplers.kamiltonian.learner import measure, unjudged
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.seam import Point
+from pymc_kameleon.surrogates import walls
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.emulator import LOG, LOGIT
 from pymc_kameleon.surrogates.factors.splines import FEWEST
-from pymc_kameleon.surrogates.transitions import TARGET_ACCEPT
+from pymc_kameleon.surrogates.transitions import MARGIN, TARGET_ACCEPT
 
 SHORTEST, LONGEST = 0.004, 1.3  # steps
 ROWS = 24  # of a free run, at which the data's precision is looked at: so many that the quantile is not the least
@@ -62,6 +63,7 @@ def refit(
             moved = [enter(known, leave(known, u, surface.centring)[0], chosen) for u in path]
             surface = surface._replace(centring=chosen, metric=_metric(np.array(moved)))
             surface, path, correlation = free_run(rng, known, surface, v, length)
+        surface = surface._replace(walled=_walled(known, surface, path, learning.evaluated))
     learning = learning._replace(
         correlation=correlation if correlation is not None else learning.correlation, free=free,
         judgement=unjudged(measure(learning, fit.residual_sd) if state.fit else learning.judgement.earlier),
@@ -77,7 +79,7 @@ def _explored(rng, known: Known, state: State, v, length):
     """A fit, its surface after a free run with a metric and a step size, and what :func:`free_run` tells of it."""
     fit = _fit(rng, known, state.learning, v)
     if state.surface is not None:
-        surface = state.surface._replace(emulator=fit.emulator)
+        surface = state.surface._replace(emulator=fit.emulator, walled=walls.unbounded(len(v)))
     else:
         surface = _at_first(fit, v)
         u = enter(known, v, surface.centring)
@@ -85,8 +87,21 @@ def _explored(rng, known: Known, state: State, v, length):
     return fit, *free_run(rng, known, surface, v, length)
 
 
+def _walled(known: Known, surface: Surface, path: np.ndarray | None, evaluated) -> walls.Walled:
+    """Walls where black boxes have failed that f promises to be as good as where its free ``path`` (m, d) was."""
+    none, is_finite = walls.unbounded(len(surface.metric)), np.isfinite(evaluated.log_densities)
+    if path is None or (~is_finite).sum() < walls.FEWEST:
+        return none
+    u = np.array([enter(known, v, surface.centring) for v in evaluated.positions])
+    least = min(spot(known, surface, each).value for each in path[::5]) - MARGIN
+    promising = np.array([spot(known, surface, each).value for each in u]) > least
+    middle, inverse = path.mean(axis=0), np.linalg.inv(surface.metric)
+    found = walls.learn((u - middle)[promising] @ inverse.T, is_finite[promising])
+    return walls.Walled(found, middle, inverse)
+
+
 def _at_first(fit, v):
-    return Surface(fit.emulator, np.zeros(len(v)), np.eye(len(v)), 0.3)
+    return Surface(fit.emulator, np.zeros(len(v)), np.eye(len(v)), 0.3, walls.unbounded(len(v)))
 
 
 def is_lost(known: Known, surface: Surface, path: np.ndarray | None, learning: Learning) -> bool:

@@ -22,6 +22,7 @@ from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
+from pymc_kameleon.surrogates.walls import Walled, height_at
 
 
 class Compiled(NamedTuple):
@@ -59,6 +60,7 @@ class Surface(NamedTuple):
     centring: np.ndarray  # (d,): lambda
     metric: np.ndarray  # (d, d): B: momenta are standard normal, and u moves along B p
     step_size: float
+    walled: Walled  # where black boxes fail
 
 
 class Spot(NamedTuple):
@@ -109,7 +111,8 @@ def leave(known: Known, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray
 
 def spot(known: Known, surface: Surface, u: np.ndarray, temperature: float = 1.0) -> Spot:
     """``temperature`` times f at ``u``; -inf where it is no number."""
-    return Spot(u, *_called(known, _spot, _compiled_spot, surface.emulator, surface.centring, u, temperature))
+    value, gradient = _called(known, _spot, _compiled_spot, surface.emulator, surface.centring, u, temperature)
+    return Spot(u, value - temperature * height_at(surface.walled, u), gradient)
 
 
 def run(
@@ -125,7 +128,7 @@ def run(
     if start.value == -math.inf:
         return Path(start, False, 0.0, 0, math.nan, False)
     u, value, gradient, *path = _called(
-        known, _transitions, _compiled_transitions, surface.emulator, surface.centring, surface.metric,
+        known, _transitions, _compiled_transitions, surface.emulator, surface.centring, surface.walled, surface.metric,
         surface.step_size, start.u, start.value, start.gradient, float(arm.time), temperature, normals, uniforms,
     )  # fmt: skip
     return Path(Spot(u, value, gradient) if path[0] else start, *path)
@@ -165,11 +168,12 @@ def _spot(places, known, more, emulator, centring, u, temperature):
 
 
 def _transitions(
-    places, known, more, emulator, centring, metric, step_size, u, value, gradient, time, temperature, normals,
-    uniforms,
+    places, known, more, emulator, centring, walled, metric, step_size, u, value, gradient, time, temperature,
+    normals, uniforms,
 ):  # fmt: skip
     """What :func:`run` returns of its path, from a point at which f has a value."""
-    n = len(normals)
+    n, height = len(normals), temperature * height_at(walled, u)
+    value += height  # what is smooth
     moved, diverging, total, gradients, error = False, False, 0.0, 0, math.nan
     for k in range(n):
         step = varied(step_size, uniforms[k, 0])
@@ -193,9 +197,12 @@ def _transitions(
         diverging = diverging or not log_ratio > -1000.0
         probability = math.exp(min(0.0, log_ratio)) if not math.isnan(log_ratio) else 0.0
         total += probability
+        new_height = temperature * height_at(walled, there) if new > -math.inf else 0.0
+        if height != new_height:  # which no step size could mend
+            probability = math.exp(min(0.0, log_ratio + height - new_height))
         if uniforms[k, 2] < probability:  # on which reversibility hangs
-            u, value, gradient, moved = there, new, new_gradient, True
-    return u, value, gradient, moved, total / n, gradients, error, diverging
+            u, value, gradient, moved, height = there, new, new_gradient, True, new_height
+    return u, value - height, gradient, moved, total / n, gradients, error, diverging
 
 
 _compiled_spot, _compiled_transitions = njit(cache=True)(_spot), njit(cache=True)(_transitions)

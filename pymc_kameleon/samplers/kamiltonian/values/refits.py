@@ -53,6 +53,7 @@ def refit(
     step_size = 0.3 if state.dynamics is None else state.dynamics.step_size
     dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, archive, step_size, fit.error)
     dynamics = _bound_while_tuning(dynamics, values, learning.judgement.earlier)
+    dynamics = surrogate_dynamics.walled(dynamics, learning.evaluated, chain)
     dynamics, averaging = surrogate_dynamics.find_step_size(rng, dynamics)
     factor = dynamics.surrogate.scale[:, None] * dynamics.metric
     covariance = factor @ factor.T

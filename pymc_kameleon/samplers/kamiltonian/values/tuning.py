@@ -174,6 +174,7 @@ def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
     quality = measure(learning, state.fit.residual_sd)
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
     dynamics = _bound(dynamics, chain, learning)
+    dynamics = surrogate_dynamics.walled(dynamics, learning.evaluated, chain)
     arms = kamiltonian_worth.shares(learning.worth)
     floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
     if learning.judgement.residuals.size < ENOUGH:  # no draw has judged the surrogate yet
