@@ -88,7 +88,7 @@ def _columns(z):
 
 
 def _separating(columns, is_finite, count):
-    """(How many points are on the wrong side if they are held out, up to ``count`` walls.)"""
+    """Up to ``count`` walls, after how many points are on the wrong side of them if they are held out."""
     finite, without = columns[is_finite], columns[~is_finite]
     part, walls = _parts(finite, without, count), []
     inside, beyond = np.ones(len(finite), dtype=bool), np.zeros(len(without), dtype=bool)
@@ -123,7 +123,7 @@ def _parts(finite, without, count):
 
 
 def _logistic(finite, without):
-    """Coefficients of q, positive at ``finite`` points and negative ``without`` a density; its root mean square is 1."""
+    """Coefficients of q, positive at ``finite`` points and negative ``without`` a density, of root mean square 1."""
     columns, sizes = np.concatenate([finite, without]), np.maximum([len(finite), len(without)], 1)
     sign = np.repeat([1.0, -1.0], [len(finite), len(without)])
     weights = 0.5 / np.where(sign > 0.0, *sizes)

@@ -45,7 +45,7 @@ def of_each(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
     """ArviZ's ``ess``, ``rhat`` or ``mcse`` of every coordinate of ``draws`` (chains, n, d), shape (d,)."""
     import arviz as az
 
-    with warnings.catch_warnings():  # of many chains, as is meant here
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # of many chains, as is meant here; of some that stand
         warnings.filterwarnings("ignore", "(More chains|Found chain dim)", UserWarning)
         return np.asarray(getattr(az, statistic)({"x": draws}, **options)["x"])
 
@@ -59,7 +59,8 @@ def judge(draws: np.ndarray, groups: list[int] | None = None) -> Judgement:
     sizes = np.bincount([] if groups is None else groups)  # smaller groups say too little of the variance within
     are_groups = len(sizes) > 1 and sizes.min() >= 4 and sizes.min() == sizes.max()
     nested = float(np.max(nested_rhat(draws, groups))) if groups is not None and are_groups else math.nan
-    return Judgement(float(ess.min()), float(np.max(of_each("rhat", draws))), nested)
+    # of chains that stand still apart it is no number
+    return Judgement(float(ess.min()), float(np.max(np.nan_to_num(of_each("rhat", draws), nan=math.inf))), nested)
 
 
 def nested_rhat(draws: np.ndarray, groups: list[int]) -> np.ndarray:

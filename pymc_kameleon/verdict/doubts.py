@@ -192,7 +192,7 @@ def own_moves(idata: Any, begin: Iterable[str] = ("surrogate",)) -> tuple[np.nda
     The names of its moves ``begin`` so.
     """
     found = [idata["sample_stats"][name].values for name in ("move", "accept") if name in idata["sample_stats"]]
-    if len(found) < 2 or found[0].shape != found[1].shape:  # another step has acceptance probabilities as well
+    if len(found) < 2 or found[0].shape != found[1].shape or found[0].ndim != 2:  # several steps have such statistics
         return np.zeros((0, 0), bool), np.zeros((0, 0))
     moves, accept = found[0].astype(str), found[1]
     return np.any([np.char.startswith(moves, word) for word in (*begin, "jump")], axis=0), accept

@@ -66,7 +66,9 @@ def report(idata: Any, model: Any = None) -> str:
         attributes |= of_steps.known(idata)
     groups = attributes.get("groups")
     # a deterministic that is a constant says nothing
-    moving = {name: x for name, x in convergence.elements(plain(posterior)).items() if np.ptp(x) > 0.0}
+    elements = convergence.elements(plain(posterior))
+    moving = {name: x for name, x in elements.items() if np.ptp(x) > 0.0}
+    still = [name for name in elements if name not in moving and posterior[name.split("[")[0]].dtype.kind in "iub"]
     across = {name: x for name, x in moving.items() if directions.lies_across(x)}
     moving |= {name: directions.unrolled(x) for name, x in across.items()}
     names, draws = list(moving), np.stack(list(moving.values()), axis=2)
@@ -92,13 +94,14 @@ def report(idata: Any, model: Any = None) -> str:
             len(names),
             doubts.in_short(doubted),
             "scales near 0" if doubted.short else "",
-            _of(attributes, doubted.derived),
+            _of(attributes, [*still, *(tail.name for tail in doubted.derived)]),
         ),
         _no_climb(attributes),
         *_failures(idata, attributes),
         _cost(attributes, judged, ess, chains, n),
         _agreement(judged, rhat, ess, chains),
         directions.tell(across.items()),
+        _standing_still(still),
         *doubts.in_full(doubted),
         *_noise(idata, noisy, noise_sd),
         *_surrogate(attributes, judged, noisy),
@@ -124,9 +127,9 @@ def report(idata: Any, model: Any = None) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _of(attributes: dict[str, Any], derived: tuple[doubts.Worst, ...]) -> str:
+def _of(attributes: dict[str, Any], but_for: list[str]) -> str:
     """What the verdict is about, if not all."""
-    said = f"but for {directions.listed(list(dict.fromkeys(t.name for t in derived)))}" if derived else ""
+    said = f"but for {directions.listed(list(dict.fromkeys(but_for)))}" if but_for else ""
     part = ""
     if _failing(attributes) > advice.FAILING_TUNING:
         part = "of what the model can evaluate"
@@ -165,6 +168,16 @@ def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Wo
         "chains that is the one to look at, and the verdict's."
     )
     return text if math.isnan(judged.nested) else text + nested
+
+
+def _standing_still(names: list[str]) -> str:
+    """Of integers that no chain has changed."""
+    if not names:
+        return ""
+    return (
+        f"The same in every draw: {directions.listed(names)}. Nothing here tells whether the chains could have changed "
+        "that: compare chains begun at other values (initvals=), or sum out what is discrete."
+    )
 
 
 def _noise(idata: Any, noisy: str, noise_sd: float) -> Iterator[str]:
@@ -268,7 +281,9 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
     centre, within = np.median(means, axis=0), np.median(draws.std(axis=1), axis=0)
     z = np.abs(means - centre) / np.maximum(within, np.finfo(float).tiny)
     statistics = idata["sample_stats"]
-    share = statistics["share"].values.mean(axis=1) if learned and "share" in statistics else np.ones(len(means))
+    share = np.ones(len(means))
+    if learned and "share" in statistics:  # of several steps, the least
+        share = statistics["share"].values.mean(axis=1).reshape(len(means), -1).min(axis=1)
     strange = np.flatnonzero((share < 0.7) | (z.max(axis=1) > 3.0))
     if len(strange) > max(SHOWN, len(means) // 2):  # there are no others
         yield f"{len(strange)} of {len(means)} chains are far from the rest, or stuck: they have not come together."
@@ -324,8 +339,8 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         )
     if count > EDGES * tried:
         yield (
-            "Where so many are, the density ends at edges inside of what is sampled, as bounded errors make them: a "
-            "surrogate is smooth, and its moves end beyond them. Smooth errors, or a step without one "
+            "Where so many are, the density ends at edges inside of what is sampled, as bounded errors make them: "
+            "of those a surrogate learns a few, and its moves end beyond the others. Smooth errors, or a step without one "
             "(pk.AdaptiveMetropolisStep) from initvals near the posterior."
         )
 

@@ -10,6 +10,7 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+import xarray
 
 import pymc_kameleon as pk
 from pymc_kameleon.verdict import convergence, directions, doubts, report
@@ -655,6 +656,36 @@ def test_acceptance_of_two_steps_is_not_taken_for_one():
     accept = found["sample_stats"]["accept"].values
     found["sample_stats"]["accept"] = ("chain", "draw", "step"), np.stack([accept, accept], axis=2)
     assert "of the moves" not in pk.report(found)
+
+
+def test_statistics_of_two_steps_of_ours_have_an_axis_more():
+    found = of_step(LEARNED | {"share": 1.0})
+    expected = pk.report(found).splitlines()[0]
+    statistics = found["sample_stats"]
+    both = {name: (("chain", "draw", "step"), np.stack(2 * [x.values], axis=2)) for name, x in statistics.items()}
+    both["share"][1][2, :, 1] = 0.1
+    text = pk.report(Run(found, sample_stats=xarray.Dataset(both)))
+    assert text.splitlines()[0] == expected
+    assert "Chain 2 spent much of its time at log densities above the surrogate's (mean share 0.10)" in text
+
+
+@pytest.mark.parametrize("kind", [int, bool])
+def test_an_integer_that_no_chain_has_changed_is_not_judged(kind):
+    found = run(chains=4)
+    shape = found["posterior"]["theta"].shape[:2]
+    found["posterior"]["z"] = ("chain", "draw"), np.ones(shape, kind)
+    text = pk.report(found)
+    assert "but for z" in text.splitlines()[0]
+    assert "The same in every draw: z. Nothing here tells whether the chains could have changed that" in text
+    found["posterior"]["z"] = ("chain", "draw"), np.ones(shape)  # a deterministic
+    assert "but for z" not in pk.report(found)
+
+
+def test_chains_that_stand_still_apart_disagree():
+    found = run(chains=4)
+    still = np.broadcast_to(np.arange(4.0)[:, None], found["posterior"]["theta"].shape[:2])
+    found["posterior"]["z"] = ("chain", "draw"), still
+    assert pk.report(found).startswith("Not usable: the chains disagree (R-hat inf")
 
 
 def test_the_log_of_a_run_says_what_the_report_says(caplog):

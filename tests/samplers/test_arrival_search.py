@@ -108,6 +108,20 @@ def test_nor_for_a_spike_that_is_far_higher_and_has_less_mass(narrower, leaves):
     assert np.array_equal(life.here.position, spike.position if leaves else walked_to)
 
 
+@pytest.mark.parametrize(("there", "arrived", "begins_anew"), [(0.5, True, False), (-9.0, True, True), (0.5, False, True)])
+def test_a_chain_that_came_there_by_itself_need_not_begin_anew(there, arrived, begins_anew):
+    """Its own climb ended at an edge, of no width, and another has far more mass where the chain is."""
+    own = arrive(two_modes(-40.0)).climbs[0]
+    stuck = own._replace(factor=1e-6 * own.factor)
+    other = arrival.moved(own, np.full(2, 3.0))._replace(arrived=arrived)
+    other.evaluated.buffer[:, -1] += 20.0
+    stage = arrive(two_modes(0.0))._replace(climbs=(stuck, other))
+    assert stage.chosen is other
+    met = stage.met(other.position + there)
+    assert (met.climbs[0] is stuck) == begins_anew
+    assert set(map(id, met.climbs)) == {id(stuck), id(other)}
+
+
 def test_without_looks_it_is_the_arrival():
     log_density = two_modes(40.0)
     searched, state = arrive(log_density), run(log_density, HERE)

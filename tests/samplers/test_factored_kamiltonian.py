@@ -212,7 +212,8 @@ def frozen(sampler, rng, centring, typical=1.5, emulator="walls", walled=False):
     """A frozen state with a bad surrogate, a bad metric and bad shares."""
     toy = sampler.known
     metric = np.array([[0.6, 0, 0, 0], [-0.4, 1.0, 0, 0], [0.2, 0.1, 0.8, 0], [0, 0.3, -0.2, 0.9]])
-    surface = Surface(EMULATORS[emulator], centring * toy.movable, metric, 0.35, WALLED if walled else walls.unbounded(4))
+    edges = WALLED if walled else walls.unbounded(4)
+    surface = Surface(EMULATORS[emulator], centring * toy.movable, metric, 0.35, edges)
     state = sampler.init(rng, np.zeros(4))
     return state._replace(
         surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 0.5),

@@ -210,7 +210,8 @@ def slow_transitions(
 def arguments(rng, dynamics, z, arm, temperature=1.0):
     return (
         dynamics.surrogate, dynamics.metric, dynamics.archive, dynamics.rescaling,
-        value_features.walls_of(*dynamics.flat), z, dynamics.step_size, arm.time, arm.spread, arm.jumps, temperature, dynamics.radius, dynamics.ceiling,
+        value_features.walls_of(*dynamics.flat), z, dynamics.step_size, arm.time, arm.spread, arm.jumps, temperature,
+        dynamics.radius, dynamics.ceiling,
         rng.standard_normal((arm.transitions, len(z))), rng.random((arm.transitions, 7)),
     )  # fmt: skip
 
@@ -309,6 +310,30 @@ def test_tuning_finds_a_surrogate_that_is_right_about_the_banana(tuned):
     assert np.std(error) < 0.05, "a quartic polynomial holds the banana exactly"
     assert state.fit.error < 0.05
     assert state.fit.family != "quadratic"
+
+
+def test_draws_keep_within_an_edge_of_the_density(monkeypatch):
+    """Where it is learned: half of the surrogate's moves end beyond it otherwise."""
+
+    def beyond():
+        seen = []
+
+        def log_density(x):
+            seen.append(x[0])
+            return -0.5 * float(x @ x) if x[0] > 0.3 else -math.inf
+
+        tuning, rng = tuned_chain(5, log_density, np.full(4, 0.5), 500)
+        x = tuning.draws[-1]
+        state = tuning.held.freeze().start(x, log_density(x))
+        seen.clear()
+        draws = run_chain(rng, state, log_density, x, 500, tuning=False).draws
+        return np.mean(np.array(seen) < 0.3), draws
+
+    share, draws = beyond()
+    assert share < 0.2
+    assert abs(draws[:, 0].mean() - stats.truncnorm(0.3, np.inf).mean()) < 0.15
+    monkeypatch.setattr(walls, "learn", lambda z, is_finite: np.zeros((0, 5)))
+    assert beyond()[0] > 0.35
 
 
 def test_the_frozen_state_has_dropped_the_evaluated_points(tuned):

@@ -1,0 +1,44 @@
+"""Black boxes that fail in part of the space: where they do is learned, and the step's moves keep out of it."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.ops import wrap_py
+
+import pymc_kameleon as pk
+from pymc_kameleon.samplers.kamiltonian.factors import learning
+from pymc_kameleon.surrogates import walls
+
+
+@wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+def unstable(p):
+    """Predictions, and none where p0 + p1 > 1: through the bulk of the posterior."""
+    t = np.linspace(0.0, 1.0, 20)
+    return p[0] + p[1] * t + p[2] * t**2 if p[0] + p[1] < 1.0 else np.full(20, np.nan)
+
+
+def not_finite():
+    """Of a run's draws, the share that proposed where the box fails."""
+    t = np.linspace(0.0, 1.0, 20)
+    y = 0.5 + 0.45 * t + 0.3 * np.random.default_rng(1).standard_normal(20)
+    with pm.Model():
+        p = pm.Normal("p", 0.0, 2.0, shape=3)
+        pm.Normal("y", unstable(p), pm.HalfNormal("sigma", 1.0), observed=y)
+        idata = pm.sample(
+            200, tune=500, chains=2, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert float(idata["posterior"]["p"].values[..., :2].sum(axis=-1).max()) < 1.0
+    running = idata["sample_stats"]["nonfinite"].values
+    return float((running[:, -1] - running[:, 0]).mean() / running.shape[1])
+
+
+def test_draws_keep_out_of_where_a_box_fails():
+    assert not_finite() < 0.2
+
+
+@pytest.mark.slow
+def test_the_control_does_not(monkeypatch):
+    monkeypatch.setattr(learning, "_walled", lambda known, surface, *_: walls.unbounded(len(surface.metric)))
+    assert not_finite() > 0.3
