@@ -36,8 +36,9 @@ from pymc_kameleon.surrogates.rescaling import Rescaling
 from pymc_kameleon.surrogates.values import features
 from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, room, walls_of
 
-REACH = 2.0  # of D, in the largest distance that the chain has been at
-MARGIN = 3.0  # of D's ceiling above the highest value seen, and sqrt(d) / 2 more
+# of D, in the largest distance that the chain has been at; of its ceiling above the highest value seen, and sqrt(d) / 2
+# more, and of what is as good as the chain's states below the least of theirs
+REACH, MARGIN = 2.0, 3.0
 MAX_LEAPFROG = 120
 TARGET_ACCEPT = 0.93  # of the leapfrog on the surrogate: where f bends more than on average the chain would stick
 STEPS = (0.005, 1.2)  # smallest and largest, on average

@@ -20,8 +20,7 @@ import scipy
 from pymc_kameleon.numerics.compiled import njit
 
 # SPARED: how many of the points without a density that would be beyond a wall are left on this side: it may be wrong
-HEIGHT, SPARED = 6.0, 0.15
-FEWEST, COUNTS, FOLDS = 10, (1, 2, 4), 5  # points without a density; how many walls are tried; of cross-validation
+HEIGHT, SPARED, FEWEST, FOLDS = 6.0, 0.15, 10, 5  # FEWEST: points without a density; FOLDS: of cross-validation
 
 
 @njit(cache=True)
@@ -71,7 +70,7 @@ def learn(z: np.ndarray, is_finite: np.ndarray) -> np.ndarray:
     d, without = z.shape[1], int((~is_finite).sum())
     columns = _columns(z)
     best, found = without, np.zeros((0, 1 + d))
-    for count in COUNTS:
+    for count in (1, 2, 4):
         if best < FEWEST or not is_finite.any():
             break
         for degree in columns[:, : 1 + d], columns:

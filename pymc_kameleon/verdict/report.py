@@ -340,8 +340,8 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
     if count > EDGES * tried:
         yield (
             "Where so many are, the density ends at edges inside of what is sampled, as bounded errors make them: "
-            "of those a surrogate learns a few, and its moves end beyond the others. Smooth errors, or a step without one "
-            "(pk.AdaptiveMetropolisStep) from initvals near the posterior."
+            "of those a surrogate learns a few, and its moves end beyond the others. Smooth errors, or a step without "
+            "one (pk.AdaptiveMetropolisStep) from initvals near the posterior."
         )
 
 

@@ -108,7 +108,9 @@ def test_nor_for_a_spike_that_is_far_higher_and_has_less_mass(narrower, leaves):
     assert np.array_equal(life.here.position, spike.position if leaves else walked_to)
 
 
-@pytest.mark.parametrize(("there", "arrived", "begins_anew"), [(0.5, True, False), (-9.0, True, True), (0.5, False, True)])
+@pytest.mark.parametrize(
+    ("there", "arrived", "begins_anew"), [(0.5, True, False), (-9.0, True, True), (0.5, False, True)]
+)
 def test_a_chain_that_came_there_by_itself_need_not_begin_anew(there, arrived, begins_anew):
     """Its own climb ended at an edge, of no width, and another has far more mass where the chain is."""
     own = arrive(two_modes(-40.0)).climbs[0]
