@@ -216,7 +216,7 @@ def frozen(sampler, rng, centring, typical=1.5, emulator="walls", walled=False):
     surface = Surface(EMULATORS[emulator], centring * toy.movable, metric, 0.35, edges)
     state = sampler.init(rng, np.zeros(4))
     return state._replace(
-        surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 0.5),
+        surface=surface, learning=None, mixture=trust.Mixture(0.1, typical, 8.0 if walled else 0.5),
         archive=0.8 * rng.standard_normal((40, 4)), arms=np.array([0.3, 0.4, 0.3, 0.0, 0.0]),
         log_walk=math.log(0.8), quality=Quality(1.0, 0.1, 1, 100),
     )  # fmt: skip
@@ -309,6 +309,7 @@ def test_compiled_is_what_python_is(monkeypatch, emulator, walled):
         )
         assert (one.moved, one.gradients, one.diverging) == (other.moved, other.gradients, other.diverging)
         np.testing.assert_allclose(one.end.u, other.end.u, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(one.end.value, spot(toys[0], surface, one.end.u, 0.7).value, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(one.accept_prob, other.accept_prob, rtol=1e-7, atol=1e-9)
         moved, longest = moved + one.moved, max(longest, one.gradients)
     assert moved > 60

@@ -49,7 +49,12 @@ def test_an_edge_is_learned(name):
 
 @pytest.mark.parametrize(
     "has_density",
-    [lambda rng, z: rng.random(len(z)) < 0.7, lambda rng, z: z[:, 0] < 2.6, lambda rng, z: z[:, 0] < -9.0],
+    [
+        lambda rng, z: rng.random(len(z)) < 0.7,
+        lambda rng, z: rng.random(len(z)) < np.where(z[:, 0] > 0.0, 0.4, 0.95),
+        lambda rng, z: z[:, 0] < 2.6,
+        lambda rng, z: z[:, 0] < -9.0,
+    ],
 )
 def test_what_is_by_chance_or_too_few_is_no_edge(has_density):
     rng = np.random.default_rng(3)
@@ -57,9 +62,9 @@ def test_what_is_by_chance_or_too_few_is_no_edge(has_density):
     assert walls.learn(z, has_density(rng, z)).shape == (0, 5)
 
 
-def dynamics_of_a_normal(d):
+def dynamics_of_a_normal(d, precision=1.0):
     blank = features.blank(np.zeros(d), np.ones(d), np.eye(d))
-    surrogate = blank._replace(quadratic=-np.eye(d))
+    surrogate = blank._replace(quadratic=-precision * np.eye(d))
     archive = np.random.default_rng(4).standard_normal((100, d))
     dynamics = transitions.make_dynamics(surrogate, 0.5 * np.eye(d), archive, 0.5)
     return transitions.bounded(dynamics, dynamics.archive, np.zeros(1))
@@ -81,9 +86,10 @@ def test_f_has_the_walls_wherever_it_is_asked():
     assert transitions.walled(smooth, evaluations.table(x, finite), x) is smooth
 
 
-def test_points_that_f_does_not_promise_say_nothing():
+@pytest.mark.parametrize("precision", [1.0, 1e-9])  # by f, or by the region that trajectories do not leave
+def test_points_that_f_does_not_promise_say_nothing(precision):
     """A wall is where proposals go, not far out, where no density is missed."""
-    rng, smooth = np.random.default_rng(6), dynamics_of_a_normal(3)
+    rng, smooth = np.random.default_rng(6), dynamics_of_a_normal(3, precision)
     near, far = rng.standard_normal((300, 3)), 40.0 + rng.standard_normal((100, 3))
     density = np.concatenate([-0.5 * np.square(near).sum(axis=1), np.full(100, -np.inf)])
     walled = transitions.walled(smooth, evaluations.table(np.concatenate([near, far]), density), near)
