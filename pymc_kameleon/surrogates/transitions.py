@@ -8,7 +8,9 @@ Dynamics run in coordinates z with x = centre + scale * (B z); B comes from ``me
 - a random-walk or differential-evolution step (ter Braak & Vrugt, 2008) from an archive that does
   not change, or where f has scales a move along them (:mod:`pymc_kameleon.surrogates.rescaling`),
 
-chosen at random, independently of where the chain is. Each is reversible with respect to exp(f) restricted to
+chosen at random, independently of where the chain is. f has walls where there was no density
+(:mod:`pymc_kameleon.surrogates.walls`): tests count them, leapfrog steps do not. Each of the two is reversible with
+respect to exp(f) restricted to
 
     D = {|z| < radius, f < ceiling}  (|w| < radius where f has a scale and w are straightened coordinates),
 

@@ -12,6 +12,7 @@ seeds): without walls 83 effective draws per 1000 evaluations, with them 407. Be
 columns as points, 381, and by heights of 40, 5 and 4: 334, 363, 338.
 """
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -114,7 +115,9 @@ def _parts(finite, without, count):
         return np.zeros(len(without), dtype=int)
     away = (without - finite.mean(axis=0))[:, 1:] / (finite[:, 1:].std(axis=0) + 1e-300)
     away /= np.sqrt(np.square(away).sum(axis=1, keepdims=True)) + 1e-300
-    part = scipy.cluster.vq.kmeans2(away, count, minit="++", seed=0)[1]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)  # there are fewer walls then
+        part = scipy.cluster.vq.kmeans2(away, count, minit="++", seed=0)[1]
     for _ in range(3):
         walls = [_logistic(finite, without[part == k]) for k in range(count)]
         part = np.argmin(without @ np.array(walls).T, axis=1)

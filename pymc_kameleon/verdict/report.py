@@ -68,7 +68,8 @@ def report(idata: Any, model: Any = None) -> str:
     # a deterministic that is a constant says nothing
     elements = convergence.elements(plain(posterior))
     moving = {name: x for name, x in elements.items() if np.ptp(x) > 0.0}
-    still = [name for name in elements if name not in moving and posterior[name.split("[")[0]].dtype.kind in "iub"]
+    whole = {name for name, values in posterior.data_vars.items() if values.dtype.kind in "iub"}
+    still = [name for name in elements if name not in moving and name.split("[")[0] in whole]
     across = {name: x for name, x in moving.items() if directions.lies_across(x)}
     moving |= {name: directions.unrolled(x) for name, x in across.items()}
     names, draws = list(moving), np.stack(list(moving.values()), axis=2)

@@ -316,6 +316,18 @@ def test_compiled_is_what_python_is(monkeypatch, emulator, walled):
     assert longest > 30
 
 
+def test_the_height_of_walls_is_a_part_of_f():
+    toy, rng = Toy(), np.random.default_rng(8)
+    surface = frozen(FactoredKamiltonian(known=toy), rng, 0.5, walled=True).surface
+    smooth, heights = surface._replace(walled=walls.unbounded(4)), []
+    for u in rng.standard_normal((60, 4)):
+        heights.append(spot(toy, smooth, u, 0.7).value - spot(toy, surface, u, 0.7).value)
+        z = WALLED.inverse @ (u - WALLED.middle)
+        beyond = np.any(WALLED.walls[:, 0] + WALLED.walls[:, 1:] @ z < 0.0)
+        assert heights[-1] == pytest.approx(0.7 * walls.HEIGHT * beyond)
+    assert 10 < np.count_nonzero(heights) < 50
+
+
 @pytest.mark.parametrize(("steps", "enter"), [(varied, True), (lambda step, u: (0.8 + 0.4 * u) * step, False)])
 def test_small_steps_enter_the_narrow_end_of_a_funnel(monkeypatch, steps, enter):
     """As often as they leave it, by reversibility: from exact draws with l = -1.8, where the tuned step is unstable."""

@@ -1,9 +1,11 @@
 """The surrogate of a log density whose black boxes are emulated, and transitions reversible with respect to it.
 
-    f(u) = L(T(u), g_1(w_1), ..., g_K(w_K)) + log|dT/du| - soft walls,    w = w(T(u)),
+    f(u) = L(T(u), g_1(w_1), ..., g_K(w_K)) + log|dT/du| - penalty(w) - height(u),    w = w(T(u)),
 
-with L and T known (:class:`Known`) and g_k emulators (:mod:`pymc_kameleon.surrogates.factors.emulator`). Whatever the
-emulators are, f is a fixed function of the point between refits, and that is all that exactness asks of it.
+with L and T known (:class:`Known`), g_k emulators, a penalty far from what they were fitted to
+(:mod:`pymc_kameleon.surrogates.factors.emulator`), and the height of walls where black boxes fail
+(:mod:`pymc_kameleon.surrogates.walls`). Whatever the emulators are, f is a fixed function of the point between refits,
+and that is all that exactness asks of it.
 
 A chain's position is v, the non-centred coordinates; u are partially non-centred ones, in which the dynamics run.
 Seen from v the surrogate is  g(v) = f(u) - log|dv/du|.
@@ -198,7 +200,7 @@ def _transitions(
         probability = math.exp(min(0.0, log_ratio)) if not math.isnan(log_ratio) else 0.0
         total += probability
         new_height = temperature * height_at(walled, there) if new > -math.inf else 0.0
-        if height != new_height:  # which no step size could mend
+        if height != new_height and probability > 0.0:  # beside what step sizes are tuned by: none could mend it
             probability = math.exp(min(0.0, log_ratio + height - new_height))
         if uniforms[k, 2] < probability:  # on which reversibility hangs
             u, value, gradient, moved, height = there, new, new_gradient, True, new_height
