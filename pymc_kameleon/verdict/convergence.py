@@ -50,6 +50,12 @@ def of_each(statistic: str, draws: np.ndarray, **options: Any) -> np.ndarray:
         return np.asarray(getattr(az, statistic)({"x": draws}, **options)["x"])
 
 
+def rhat_of_each(draws: np.ndarray) -> np.ndarray:
+    """R-hat of every coordinate of ``draws`` (chains, n, d), shape (d,): infinite of chains that stand still."""
+    found, still = of_each("rhat", draws), np.all(np.ptp(draws, axis=1) == 0.0, axis=0)
+    return np.where(still | np.isnan(found), math.inf, found)  # rounding makes numbers of what is none
+
+
 def judge(draws: np.ndarray, groups: list[int] | None = None) -> Judgement:
     """Judge ``draws`` (chains, n, d); ``groups`` says which chains began together."""
     if draws.shape[1] < LEAST_DRAWS or len(draws) < 2:
@@ -59,8 +65,7 @@ def judge(draws: np.ndarray, groups: list[int] | None = None) -> Judgement:
     sizes = np.bincount([] if groups is None else groups)  # smaller groups say too little of the variance within
     are_groups = len(sizes) > 1 and sizes.min() >= 4 and sizes.min() == sizes.max()
     nested = float(np.max(nested_rhat(draws, groups))) if groups is not None and are_groups else math.nan
-    # of chains that stand still apart it is no number
-    return Judgement(float(ess.min()), float(np.max(np.nan_to_num(of_each("rhat", draws), nan=math.inf))), nested)
+    return Judgement(float(ess.min()), float(np.max(rhat_of_each(draws))), nested)
 
 
 def nested_rhat(draws: np.ndarray, groups: list[int]) -> np.ndarray:

@@ -142,7 +142,7 @@ def _of(attributes: dict[str, Any], but_for: list[str]) -> str:
 
 def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Worst]:
     ess = np.nan_to_num(convergence.of_each("ess", draws, method="bulk"), nan=1.0)
-    rhat = np.nan_to_num(convergence.of_each("rhat", draws), nan=math.inf)
+    rhat = convergence.rhat_of_each(draws)
     fewest, apart = int(np.argmin(ess)), int(np.argmax(rhat))
     return doubts.Worst(names[fewest], float(ess[fewest])), doubts.Worst(names[apart], float(rhat[apart]))
 

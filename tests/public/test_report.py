@@ -685,7 +685,9 @@ def test_chains_that_stand_still_apart_disagree():
     found = run(chains=4)
     still = np.broadcast_to(np.arange(4.0)[:, None], found["posterior"]["theta"].shape[:2])
     found["posterior"]["z"] = ("chain", "draw"), still
-    assert pk.report(found).startswith("Not usable: the chains disagree (R-hat inf")
+    text = pk.report(found)
+    assert text.startswith("Not usable: the chains disagree (R-hat inf")
+    assert "R-hat is inf at most, of z" in text
 
 
 def test_the_log_of_a_run_says_what_the_report_says(caplog):
