@@ -156,14 +156,14 @@ def bounded(dynamics: Dynamics, z: np.ndarray, log_densities: np.ndarray, times:
 
 def walled(dynamics: Dynamics, evaluated: Evaluations, states: np.ndarray) -> Dynamics:
     """With walls to f, where points that f promises to be as good as the chain's ``states`` (m, d) had no density."""
-    is_finite = np.isfinite(evaluated.log_densities)
-    if (~is_finite).sum() < walls.FEWEST:
+    least = features.values(dynamics.surrogate, states.copy()).min() - MARGIN
+    is_there = walls.is_there(evaluated.log_densities, least)
+    if (~is_there).sum() < walls.FEWEST:
         return dynamics
     z = (evaluated.positions - dynamics.surrogate.centre) @ dynamics.inverse.T
-    least = features.values(dynamics.surrogate, states.copy()).min() - MARGIN
     promising = features.values(dynamics.surrogate, evaluated.positions.copy()) > least
     promising &= reach(dynamics, z) < dynamics.radius
-    found = walls.learn(z[promising], is_finite[promising])
+    found = walls.learn(z[promising], is_there[promising])
     return dynamics._replace(flat=features.walled(dynamics.flat, found))
 
 

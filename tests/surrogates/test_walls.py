@@ -70,19 +70,22 @@ def dynamics_of_a_normal(d, precision=1.0):
     return transitions.bounded(dynamics, dynamics.archive, np.zeros(1))
 
 
-def test_f_has_the_walls_wherever_it_is_asked():
-    """At points of the log density's coordinates, whatever the metric; without points that have none, as it was."""
+@pytest.mark.parametrize("instead", [-np.inf, np.nan, -1e10, -100.0])
+def test_f_has_the_walls_wherever_it_is_asked(instead):
+    """At points of the log density's coordinates, whatever the metric and what is returned ``instead`` of a density;
+    without points that have none, as it was.
+    """
     rng, smooth = np.random.default_rng(5), dynamics_of_a_normal(3)
     x = rng.standard_normal((600, 3))
-    density = np.where(x[:, 0] > 0.0, -0.5 * np.square(x).sum(axis=1), -np.inf)
-    walled = transitions.walled(smooth, evaluations.table(x, density), x[density > -np.inf])
+    density = np.where(x[:, 0] > 0.0, -0.5 * np.square(x).sum(axis=1), instead)
+    walled = transitions.walled(smooth, evaluations.table(x, density), x[x[:, 0] > 0.0])
     for at in rng.standard_normal((100, 3)):
         if abs(at[0]) < 0.5:
             continue
         z, f = transitions.located(walled, at)
         expected = transitions.value(smooth, z) - walls.HEIGHT * (at[0] < 0.0)
         assert f == transitions.value(walled, z) == transitions.value_inside(walled, at) == pytest.approx(expected)
-    finite = np.where(np.isfinite(density), density, -9.0)
+    finite = np.where(x[:, 0] > 0.0, density, -9.0)
     assert transitions.walled(smooth, evaluations.table(x, finite), x) is smooth
 
 

@@ -15,7 +15,7 @@ from pymc_kameleon.surrogates.factors.layout import Layout
 from pymc_kameleon.surrogates.factors.one_factor import Polynomial, fit_factor
 from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MARGIN, assemble, columns
 
-MOST = 1500  # points that one factor is fitted to
+MOST, FAR = 1500, 1e3  # points that one factor is fitted to; times the spread of outputs from their middle
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
 POOR = 5e-2  # ... and a reason to try a spline for a log likelihood, logarithms for predictions
 # From median to 1 % as so many times to the quartile: 3.4 of a normal, 4.8 of log X where X is exponential, 5.3 half a
@@ -102,6 +102,7 @@ def fit(
     if not usable.any():
         raise np.linalg.LinAlgError("no black box has returned a number that can be learned from")
     sample = Sample(*(a[usable] for a in sample))
+    sample = Sample(*(a[_alike(sample)] for a in sample))
     links = _links(sample, bounds)
     given = (sample, reference, here, precision, slopes, links, nearest, careful)
     factors = [_fit_one(rng, layout, k, *given) for k in range(layout.size)]
@@ -112,6 +113,14 @@ def _better_half(sample: Sample) -> np.ndarray:
     """Rows of the sample that are as high as most of those that have a density."""
     finite = np.isfinite(sample.log_densities)
     return sample.log_densities >= np.median(sample.log_densities[finite] if finite.any() else sample.log_densities)
+
+
+def _alike(sample: Sample) -> np.ndarray:
+    """Rows whose outputs are of the better half's order: 1e10 says that a simulator has failed."""
+    high = sample.outputs[_better_half(sample)]
+    middle = np.median(high, axis=0)
+    spread = np.abs(high - middle).max(axis=0)
+    return ((np.abs(sample.outputs - middle) <= FAR * spread) | (spread == 0.0)).all(axis=1)
 
 
 def _links(sample: Sample, bounds) -> np.ndarray:

@@ -89,14 +89,19 @@ def _explored(rng, known: Known, state: State, v, length):
 
 def _walled(known: Known, surface: Surface, path: np.ndarray | None, evaluated) -> walls.Walled:
     """Walls where black boxes have failed that f promises to be as good as where its free ``path`` (m, d) was."""
-    none, is_finite = walls.unbounded(len(surface.metric)), np.isfinite(evaluated.log_densities)
-    if path is None or (~is_finite).sum() < walls.FEWEST:
+    none = walls.unbounded(len(surface.metric))
+    if path is None:
         return none
-    u = np.array([enter(known, v, surface.centring) for v in evaluated.positions])
     least = min(spot(known, surface, each).value for each in path[::5]) - MARGIN
-    promising = np.array([spot(known, surface, each).value for each in u]) > least
+    is_there = walls.is_there(evaluated.log_densities, least)
+    u = np.array([enter(known, v, surface.centring) for v in evaluated.positions])
+    promising = ~is_there
+    promising[promising] = [spot(known, surface, each).value > least for each in u[promising]]
+    if promising.sum() < walls.FEWEST:
+        return none
+    promising[is_there] = [spot(known, surface, each).value > least for each in u[is_there]]
     middle, inverse = path.mean(axis=0), np.linalg.inv(surface.metric)
-    found = walls.learn((u - middle)[promising] @ inverse.T, is_finite[promising])
+    found = walls.learn((u - middle)[promising] @ inverse.T, is_there[promising])
     return walls.Walled(found, middle, inverse)
 
 
