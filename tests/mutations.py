@@ -311,6 +311,8 @@ MUTATIONS = [
     Mutation("surrogates/walls", "& (log_densities > least - CLIFF)", "", "no walls where -1e10 is said", "test_walls.py -k wherever"),
     Mutation("surrogates/factors/regression", "sample = Sample(*(a[_alike(sample)] for a in sample))", "pass",
              "predictions of 1e10 are learned", "test_failing_boxes.py"),
+    Mutation("steps/log_density", "if x.tobytes() == given.tobytes():", "if True:", "black boxes write into the chain's point",
+             "test_bad_input.py -k writes"),
     Mutation("surrogates/walls", "wall[0] -= np.quantile(", "wall[0] -= 0.0 * np.quantile(", "a wall through what has a density",
              "test_walls.py -k edge"),
     Mutation("surrogates/walls", "return found if 2 * best < without else", "return found if True else", "edges by chance", "test_walls.py -k chance"),

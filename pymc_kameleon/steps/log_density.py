@@ -37,6 +37,28 @@ def _held(cells: str, read: Callable, write: Callable, kind: type) -> Any:
     return property(lambda density: kind(read(cell.value) for cell in getattr(density, cells)), put)
 
 
+def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
+    """What ``evaluate`` returns at ``x`` (d,). A black box that writes into its arguments writes into the point.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` is another one now; it is put back.
+    """
+    given = x.copy()
+    result = evaluate(x)
+    if x.tobytes() == given.tobytes():
+        return result
+    i = int(np.flatnonzero(x != given)[0])
+    was, became = float(given[i]), float(x[i])
+    x[:] = given
+    raise ValueError(
+        f"a black box of the model alters what it is given: coordinate {i} of the point was {was} before the log "
+        f"density was evaluated, and {became} after. The rest of the model sees that, and so do the chains. Let the "
+        "black box begin with a copy of its arguments: p = p.copy()."
+    )
+
+
 class LogDensity:
     """log p of the model as a function of the raveled values of ``vars``, the other variables held at shared values.
 
@@ -125,6 +147,7 @@ class LogDensity:
         """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
         if self._evaluate is None:
             self._evaluate = pytensor_internals.raw_callable(self._function)
+            return unaltered(self, x)
         # PyTensor's floatX; the algorithms stay in float64
         return self._evaluate(x if self._dtype == "float64" else x.astype(self._dtype))
 

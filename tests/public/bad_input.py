@@ -155,6 +155,11 @@ def half_nan(x):
     return np.asarray(-0.5 * x**2 if x > -0.5 else math.nan)
 
 
+def in_place(x):
+    x += 1.0
+    return np.asarray(-0.5 * x**2)
+
+
 def takes_work(rng, x, work):
     return 0.0
 
@@ -329,6 +334,8 @@ BOXES = [
     Row("… raises at random", boxed(sometimes(RuntimeError("no convergence"))), RuntimeError,
         "no convergence…was evaluating the log density of 'solver'…it can return NaN instead of raising"),
     Row("… different values at one point", unequal, None, "draw random numbers that PyTensor cannot see (values"),
+    Row("… that writes into its argument", boxed(in_place), ValueError, "alters what it is given: coordinate 0 of the point was 0.5 before…and 1.5 after"),
+    Row("… so, KamiltonianStep", boxed(in_place, KMC), ValueError, "alters what it is given"),
     Row("NoisyLogLikelihood(5)", lambda: pk.NoisyLogLikelihood(5), TypeError, "fn must be callable as fn(rng, *parameters), got 5"),
     Row("… of an estimator that returns None", noisy(lambda rng, x: None), TypeError, "returned None: a return is missing"),
     Row("… that returns an array", noisy(lambda rng, x: np.zeros(2)), TypeError, "returned an array of shape (2,)"),

@@ -10,7 +10,7 @@ from pymc_kameleon.steps.batched import vectorized
 from pymc_kameleon.steps.factors import probe
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
-from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
+from pymc_kameleon.steps.log_density import LogDensity, compile_log_density, unaltered
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.prior_scale import look_at_prior
 
@@ -20,11 +20,11 @@ class Alone:
 
     def __init__(self, function, order: np.ndarray):
         self.function, self.order = function, order
-        self.outputs = np.zeros(len(order))
+        self.outputs: np.ndarray | None = None
 
     def __call__(self, x: np.ndarray) -> float:
         """The log density."""
-        value, *outputs = self.function(x)
+        value, *outputs = self.function(x) if self.outputs is not None else unaltered(self.function, x)
         self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self.order]
         return pytensor_internals.number(value)
 
