@@ -36,7 +36,7 @@ def not_there(instead=np.nan):
 
 @pytest.mark.parametrize("instead", [np.nan, 1e10, -999.0])
 def test_draws_keep_out_of_where_a_box_fails(instead):
-    assert not_there(instead) < 0.3
+    assert not_there(instead) < 0.35
 
 
 @pytest.mark.slow
