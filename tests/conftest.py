@@ -44,7 +44,13 @@ pytensor.config.traceback__limit = 0
 c_op.ExternalCOp.get_path = classmethod(functools.cache(c_op.ExternalCOp.get_path.__func__))
 
 # What PyTensor makes of a step and of a model, as a user has it; and thousands of gradients.
-DEFAULT_LINKER = {"test_bad_input", "test_log_density", "test_sample_black_boxes", "test_textbook"}
+DEFAULT_LINKER = {
+    "test_bad_input",
+    "test_failing_boxes",
+    "test_log_density",
+    "test_sample_black_boxes",
+    "test_textbook",
+}
 
 # Half of what compiling for Python costs is rewriting the graph, and half of that these; draws are no slower without.
 # Where next to nothing is drawn, hardly any are worth it.

@@ -72,21 +72,21 @@ def is_there(log_densities: np.ndarray, least: float) -> np.ndarray:
     return np.isfinite(log_densities) & (log_densities > least - CLIFF)
 
 
-def learn(z: np.ndarray, is_there: np.ndarray) -> np.ndarray:
-    """Walls, (w, columns), from points (n, d) at which the log density was finite or not (n,).
+def learn(z: np.ndarray, has_density: np.ndarray) -> np.ndarray:
+    """Walls, (w, columns), from points (n, d) of which each has a density or not (n,).
 
     As many of them, and of that degree, as tell most points apart that are held out; none where that is not half of
     those without a density, as where it is by chance that there is none.
     """
-    d, without = z.shape[1], int((~is_there).sum())
+    d, without = z.shape[1], int((~has_density).sum())
     columns = _columns(z)
     best, found = without, np.zeros((0, 1 + d))
     for count in (1, 2, 4):
-        if best < FEWEST or not is_there.any():
+        if best < FEWEST or not has_density.any():
             break
         for degree in columns[:, : 1 + d], columns:
             if 2 * count * degree.shape[1] < min(without, len(z)):
-                wrong, walls = _separating(degree, is_there, count)
+                wrong, walls = _separating(degree, has_density, count)
                 if wrong < best:
                     best, found = wrong, walls
     return found if 2 * best < without else np.zeros((0, 1 + d))
@@ -97,9 +97,9 @@ def _columns(z):
     return np.column_stack([np.ones(len(z)), z, z[:, rows] * z[:, others]])
 
 
-def _separating(columns, is_there, count):
+def _separating(columns, has_density, count):
     """Up to ``count`` walls, after how many points are on the wrong side of them if they are held out."""
-    finite, without = columns[is_there], columns[~is_there]
+    finite, without = columns[has_density], columns[~has_density]
     part, walls = _parts(finite, without, count), []
     inside, beyond = np.ones(len(finite), dtype=bool), np.zeros(len(without), dtype=bool)
     for mine in (np.flatnonzero(part == k) for k in range(count)):

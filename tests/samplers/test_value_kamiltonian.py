@@ -335,7 +335,7 @@ def test_draws_keep_within_an_edge_of_the_density(monkeypatch):
     share, draws = beyond()
     assert share < 0.2
     assert abs(draws[:, 0].mean() - stats.truncnorm(0.3, np.inf).mean()) < 0.15
-    monkeypatch.setattr(walls, "learn", lambda z, is_there: np.zeros((0, 5)))
+    monkeypatch.setattr(walls, "learn", lambda z, has_density: np.zeros((0, 5)))
     assert beyond()[0] > 0.35
 
 

@@ -94,15 +94,18 @@ def _walled(known: Known, surface: Surface, path: np.ndarray | None, evaluated) 
         return none
     least = min(spot(known, surface, each).value for each in path[::5]) - MARGIN
     is_there = walls.is_there(evaluated.log_densities, least)
-    u = np.array([enter(known, v, surface.centring) for v in evaluated.positions])
-    promising = ~is_there
-    promising[promising] = [spot(known, surface, each).value > least for each in u[promising]]
-    if promising.sum() < walls.FEWEST:
+
+    def promising(positions):
+        u = [enter(known, v, surface.centring) for v in positions]
+        return [each for each in u if spot(known, surface, each).value > least]
+
+    beyond = promising(evaluated.positions[~is_there])
+    if len(beyond) < walls.FEWEST:
         return none
-    promising[is_there] = [spot(known, surface, each).value > least for each in u[is_there]]
+    within = promising(evaluated.positions[is_there])
     middle, inverse = path.mean(axis=0), np.linalg.inv(surface.metric)
-    found = walls.learn((u - middle)[promising] @ inverse.T, is_there[promising])
-    return walls.Walled(found, middle, inverse)
+    z = (np.array(within + beyond) - middle) @ inverse.T
+    return walls.Walled(walls.learn(z, np.arange(len(z)) < len(within)), middle, inverse)
 
 
 def _at_first(fit, v):
