@@ -9,6 +9,8 @@ from pytensor.compile.ops import wrap_py
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.kamiltonian.factors import learning
 from pymc_kameleon.surrogates import walls
+from pymc_kameleon.surrogates.factors import regression
+from pymc_kameleon.surrogates.factors.layout import Layout
 
 calls = []  # of the box since the last draw: whether each failed
 INSTEAD = np.nan
@@ -48,6 +50,23 @@ def failing():
 def test_draws_keep_out_of_where_a_box_fails(instead, monkeypatch):
     monkeypatch.setitem(globals(), "INSTEAD", instead)
     assert failing() < 0.2
+
+
+def test_predictions_of_another_order_are_not_learned():
+    rng, layout = np.random.default_rng(1), Layout(np.array([0, 2]), np.array([0, 3]), np.array([False]))
+    w = rng.standard_normal((200, 2))
+    o, failed = np.column_stack([w[:, 0] + w[:, 1], w[:, 0] ** 2, np.ones(200)]), np.arange(200) % 5 == 4
+    heights = -0.5 * np.square(w).sum(axis=1)
+
+    def emulator(o, heights, rows=slice(None)):
+        sample = regression.Sample(w[rows], o[rows], heights[rows])
+        return regression.fit(np.random.default_rng(2), layout, sample, None, w[0], np.ones(3)).emulator
+
+    without = emulator(o, heights, ~failed)
+    o[failed], heights[failed] = 1e10, -1e20
+    assert np.array_equal(emulator(o, heights).coefficients, without.coefficients)
+    o[failed] = 50.0  # of this order
+    assert not np.array_equal(emulator(o, heights).coefficients, without.coefficients)
 
 
 @pytest.mark.slow
