@@ -210,7 +210,7 @@ def _rounds(path: Path, dim: int, outputs: int) -> list[np.ndarray]:
     data = file.read_bytes()
     rows = np.frombuffer(data[: len(data) // (8 * width) * 8 * width], "<f8").reshape(-1, width)
     rounds, row = [], 0
-    while row < len(rows) and row + int(rows[row, 0]) <= len(rows):
+    while row < len(rows) and 1 <= rows[row, 0] <= len(rows) - row:
         size = int(rows[row, 0])
         rounds.append(rows[row : row + size])
         row += size

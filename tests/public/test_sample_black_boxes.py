@@ -255,7 +255,7 @@ def test_a_worker_gets_no_more_than_it_needs(model, step, monkeypatch):
     monkeypatch.setattr(workers.cloudpickle, "dumps", lambda what: sent.append(what) or b"")
     with ThreadPoolExecutor(1) as executor:
         arguments.evaluator(executor, model, step, 0, None)
-    assert vars(sent[0]).keys() == {"function", "order", "outputs"}
+    assert vars(sent[0]).keys() == {"function", "order", "outputs", "tried"}
 
 
 def cut(model, step, folder, rounds):

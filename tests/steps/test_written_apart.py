@@ -306,4 +306,4 @@ def test_groups_that_the_data_know_well(parametrization):
         run = pk.sample(step=step, max_evaluations=1200, random_seed=1, progressbar=False)
     ess = az.ess(run, var_names=["mu", "sd", "theta"])
     least = min(float(ess[name].min()) for name in ess)
-    assert least > 150 if parametrization == "auto" else least < 60
+    assert least > 150 if parametrization == "auto" else least < 100  # 293 to 435, and 42 to 72, of four seeds

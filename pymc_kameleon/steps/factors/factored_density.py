@@ -20,11 +20,12 @@ class Alone:
 
     def __init__(self, function, order: np.ndarray):
         self.function, self.order = function, order
-        self.outputs: np.ndarray | None = None
+        self.outputs, self.tried = np.zeros(len(order)), False
 
     def __call__(self, x: np.ndarray) -> float:
         """The log density."""
-        value, *outputs = self.function(x) if self.outputs is not None else unaltered(self.function, x)
+        value, *outputs = self.function(x) if self.tried else unaltered(self.function, x)
+        self.tried = True
         self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self.order]
         return pytensor_internals.number(value)
 
