@@ -72,6 +72,16 @@ def test_whatever_was_written_is_enough(tmp_path, undisturbed):
         assert (kept + calls) * 8 * 5 == len(data)
 
 
+@pytest.mark.parametrize("size", [0.0, -3.0, math.nan, math.inf])
+def test_a_round_of_no_size_is_cut_off_with_what_follows(finished, undisturbed, size):
+    data = np.frombuffer(undisturbed[1], "<f8").reshape(-1, 5).copy()
+    row = int(data[0, 0])  # where the second round begins
+    data[row, 0] = size
+    (finished / ROUNDS).write_bytes(data.tobytes())
+    assert [len(r) for r in opened(finished).rounds] == [row]
+    assert (finished / ROUNDS).stat().st_size == 8 * 5 * row
+
+
 def test_another_run_is_refused(tmp_path):
     opened(tmp_path)
     with pytest.raises(ValueError, match="chains was 4, is 8"):
