@@ -138,7 +138,7 @@ def missed_on_one_side(x):
 START = np.array([3.0, 3.0])
 
 
-def boxed(prior, tune=600, box=squares, **options):
+def boxed(prior, tune=300, box=squares, **options):
     """(the last draw's statistics, its point, what was said): data about 9 of the square of an unknown, by a box."""
     with pm.Model() as model:
         x = prior("x")
@@ -151,7 +151,7 @@ def boxed(prior, tune=600, box=squares, **options):
 
 
 def test_where_black_boxes_are_learned_climbs_from_elsewhere_follow():
-    """The chain begins at 3, -3: of the other three modes one is found at least, before 600 draws are over."""
+    """The chain begins at 3, -3: of the other three modes one is found at least, before 300 draws are over."""
     stats, point, [warning] = boxed(
         lambda name: pm.Normal(name, np.array([3.0, -3.0]), 4.0, shape=2, initval=[3.0, -3.0])
     )
@@ -209,7 +209,7 @@ def test_an_angles_next_period_is_no_other_mode(seed):
         pm.Normal("y", on_a_circle(angle), 0.2, observed=[np.cos(3.0), np.sin(3.0)])
         step = begin(KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"}), seed)
     assert step.by_factors
-    _, stats = drive(step, model.initial_point(), 5, tune=400)
+    _, stats = drive(step, model.initial_point(), 5, tune=200)
     assert float(stats[-1]["other_mode"]) == 0.0
     assert not [w for w in warnings_in(stats) if w.extra["key"] == "another mode"]
 
@@ -220,7 +220,7 @@ def test_an_angles_other_mode_is_one_whatever_the_period():
         angle = pm.VonMises("angle", 0.0, 0.1)
         pm.Normal("y", on_a_circle(2.0 * angle), 0.1, observed=[np.cos(2.0), np.sin(2.0)])
         step = begin(KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"}), 1)
-    _, stats = drive(step, model.initial_point(), 5, tune=400)
+    _, stats = drive(step, model.initial_point(), 5, tune=200)
     assert 0.3 < float(stats[-1]["other_mode"]) < 3.0
     (rival,) = step.life.state.elsewhere
     apart = (rival.position - step.position) / np.pi
