@@ -284,7 +284,7 @@ MUTATIONS = [
              "test_arrival.py -k long"),
     Mutation("samplers/arrival/phase", 'elif gain > little(d) or (state.move == "climb" and not state.failed):', "elif gain > little(d):",
              "a climb that comes true does not end the near phase", "test_arrival.py -k comes_true"),
-    Mutation("samplers/arrival/phase", "    return bool((state.positions == point).all(axis=1).any())", "    return False",
+    Mutation("samplers/arrival/phase", "    return bool((np.abs(state.positions - point) <= near).all(axis=1).any())", "    return False",
              "a climb evaluates what it has evaluated", "steps/test_steps.py -k 'stored_stream and arrival'"),
     Mutation("samplers/arrival/phase", "failed=False, climbing=True)", "failed=False)", "after a false arrival the climb stops at once",
              "test_arrival.py -k false_arrival"),
