@@ -330,7 +330,7 @@ BOXES = [
     Row("… NaN in half of the space", boxed(half_nan), None, "proposals after tuning have a log density of NaN or +inf, last solver = nan at x = -"),
     Row("… the same, KamiltonianStep", boxed(half_nan, KMC, learn="all"), None, "evaluations while tuning are NaN or +inf, last solver = nan at x = -"),
     Row("… +inf once", boxed(sometimes(INF)), None, "nonfinite = 1"),
-    Row("… raises at the start", boxed(raises), RuntimeError, "solver failed…was evaluating the log density of 'solver', at {'x': 0.5}"),
+    Row("… raises at the start", boxed(raises), RuntimeError, "solver failed…was evaluating the log density of 'solver', at {'x': 0.5}…it can return NaN instead of raising"),
     Row("… raises at random", boxed(sometimes(RuntimeError("no convergence"))), RuntimeError,
         "no convergence…was evaluating the log density of 'solver'…it can return NaN instead of raising"),
     Row("… different values at one point", unequal, None, "draw random numbers that PyTensor cannot see (values"),
