@@ -37,8 +37,8 @@ def _held(cells: str, read: Callable, write: Callable, kind: type) -> Any:
     return property(lambda density: kind(read(cell.value) for cell in getattr(density, cells)), put)
 
 
-class AlteredPoint(ValueError):
-    """A black box has written into its arguments."""
+class NotAFailure(ValueError):
+    """What the model does is wrong anywhere, and not at a point where it fails: to return NaN there is no help."""
 
 
 def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
@@ -46,7 +46,7 @@ def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
 
     Raises
     ------
-    AlteredPoint
+    NotAFailure
         If ``x`` is another one now; it is put back.
     """
     given = x.copy()
@@ -56,7 +56,7 @@ def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
     i = int(np.flatnonzero(x != given)[0])
     was, became = float(given[i]), float(x[i])
     x[:] = given
-    raise AlteredPoint(
+    raise NotAFailure(
         f"a black box of the model alters what it is given: coordinate {i} of the point was {was} before the log "
         f"density was evaluated, and {became} after. The rest of the model sees that, and so do the chains. Let the "
         "black box begin with a copy of its arguments: p = p.copy()."

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import CompoundStep
+from pytensor.compile.ops import wrap_py
 
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
@@ -145,6 +147,17 @@ def sometimes(value):
         return np.asarray(value)
 
     return function
+
+
+def of_other_data():
+    """A step that was made before ``pm.set_data``."""
+    with pm.Model() as model:
+        t, y = pm.Data("t", np.arange(4.0)), pm.Data("y", np.zeros(4))
+        decay = wrap_py(itypes=[pt.dscalar, pt.dvector], otypes=[pt.dvector])(lambda k, t: np.exp(-k * t))
+        pm.Normal("o", decay(pm.Normal("k"), t), observed=y)
+        made = pk.KamiltonianStep(compile_kwargs=QUICK)
+        pm.set_data({"t": np.arange(6.0), "y": np.zeros(6)})
+    said_by(made, model)
 
 
 def raises(x):
@@ -336,6 +349,8 @@ BOXES = [
     Row("… different values at one point", unequal, None, "draw random numbers that PyTensor cannot see (values"),
     Row("… that writes into its argument", boxed(in_place), ValueError, "alters what it is given: coordinate 0 of the point was 0.5 before…and 1.5 after"),
     Row("… so, KamiltonianStep", boxed(in_place, KMC), ValueError, "alters what it is given"),
+    Row("… of another length after pm.set_data, the same KamiltonianStep", of_other_data, ValueError,
+        "black boxes returned 6 numbers, and 4 when the step was made…a new step is needed"),
     Row("NoisyLogLikelihood(5)", lambda: pk.NoisyLogLikelihood(5), TypeError, "fn must be callable as fn(rng, *parameters), got 5"),
     Row("… of an estimator that returns None", noisy(lambda rng, x: None), TypeError, "returned None: a return is missing"),
     Row("… that returns an array", noisy(lambda rng, x: np.zeros(2)), TypeError, "returned an array of shape (2,)"),

@@ -10,7 +10,7 @@ from pymc_kameleon.steps.batched import vectorized
 from pymc_kameleon.steps.factors import probe
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
-from pymc_kameleon.steps.log_density import LogDensity, compile_log_density, unaltered
+from pymc_kameleon.steps.log_density import LogDensity, NotAFailure, compile_log_density, unaltered
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.prior_scale import look_at_prior
 
@@ -26,8 +26,25 @@ class Alone:
         """The log density."""
         value, *outputs = self.function(x) if self.tried else unaltered(self.function, x)
         self.tried = True
-        self.outputs = np.concatenate([np.ravel(o) for o in outputs]).astype(float)[self.order]
+        self.outputs = in_order(np.concatenate([np.ravel(o) for o in outputs]).astype(float), self.order)
         return pytensor_internals.number(value)
+
+
+def in_order(outputs: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """What black boxes have returned, (..., n_o), by the factors that are learned of it.
+
+    Raises
+    ------
+    NotAFailure
+        If it is longer or shorter than when the step was made.
+    """
+    if outputs.shape[-1] != len(order):
+        raise NotAFailure(
+            f"the model's black boxes returned {outputs.shape[-1]} numbers, and {len(order)} when the step was made. "
+            "After pm.set_data with data of another length a new step is needed; what a black box returns must have "
+            "one length everywhere."
+        )
+    return outputs[..., order]
 
 
 class FactoredDensity(LogDensity):
@@ -100,7 +117,8 @@ class FactoredDensity(LogDensity):
 
         def evaluate(x):
             values, *found = function(x)
-            return np.column_stack([values, np.concatenate([o.reshape(len(x), -1) for o in found], axis=1)[:, order]])
+            found = np.concatenate([o.reshape(len(x), -1) for o in found], axis=1)
+            return np.column_stack([values, in_order(found, order)])
 
         return evaluate
 
