@@ -44,6 +44,8 @@ class NotAFailure(ValueError):
 def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
     """What ``evaluate`` returns at ``x`` (d,). A black box that writes into its arguments writes into the point.
 
+    Of an unknown with a transform it gets an array that the model has made of it, which nobody compares.
+
     Raises
     ------
     NotAFailure
@@ -53,7 +55,7 @@ def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
     result = evaluate(x)
     if x.tobytes() == given.tobytes():
         return result
-    i = int(np.flatnonzero(x != given)[0])
+    i = int(np.flatnonzero(x.view(np.int64) != given.view(np.int64))[0])  # -0.0 is 0.0
     was, became = float(given[i]), float(x[i])
     x[:] = given
     raise NotAFailure(
@@ -150,10 +152,16 @@ class LogDensity:
     def __call__(self, x: np.ndarray) -> float:
         """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
         if self._evaluate is None:
-            self._evaluate = pytensor_internals.raw_callable(self._function)
-            return unaltered(self, x)
+            return self._at_first(x)
         # PyTensor's floatX; the algorithms stay in float64
         return self._evaluate(x if self._dtype == "float64" else x.astype(self._dtype))
+
+    def _at_first(self, x):
+        evaluate = pytensor_internals.raw_callable(self._function)
+        value = unaltered(lambda x: evaluate(x if self._dtype == "float64" else x.astype(self._dtype)), x)
+        if x.all():  # p *= 2.0 alters no zero
+            self._evaluate = evaluate
+        return value
 
     def parts(self, x: np.ndarray) -> tuple[float, float]:
         """(log density at ``x``, its noisy part where the two are kept apart, else 0)."""

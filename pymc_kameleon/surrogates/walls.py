@@ -79,10 +79,12 @@ def learn(z: np.ndarray, has_density: np.ndarray) -> np.ndarray:
     those without a density, as where it is by chance that there is none.
     """
     d, without = z.shape[1], int((~has_density).sum())
-    columns = _columns(z)
     best, found = without, np.zeros((0, 1 + d))
+    if without < FEWEST or not has_density.any():
+        return found
+    columns = _columns(z)
     for count in (1, 2, 4):
-        if best < FEWEST or not has_density.any():
+        if best < FEWEST:
             break
         for degree in columns[:, : 1 + d], columns:
             if 2 * count * degree.shape[1] < min(without, len(z)):
@@ -99,45 +101,45 @@ def _columns(z):
 
 def _separating(columns, has_density, count):
     """Up to ``count`` walls, after how many points are on the wrong side of them if they are held out."""
-    finite, without = columns[has_density], columns[~has_density]
-    part, walls = _parts(finite, without, count), []
-    inside, beyond = np.ones(len(finite), dtype=bool), np.zeros(len(without), dtype=bool)
+    within, without = columns[has_density], columns[~has_density]
+    part, walls = _parts(within, without, count), []
+    inside, beyond = np.ones(len(within), dtype=bool), np.zeros(len(without), dtype=bool)
     for mine in (np.flatnonzero(part == k) for k in range(count)):
         if len(mine) < FOLDS:
             continue
-        here, there = np.empty(len(finite)), np.empty(len(mine))  # q, held out
+        here, there = np.empty(len(within)), np.empty(len(mine))  # q, held out
         for fold in range(FOLDS):
             a, b = (np.arange(n) % FOLDS == fold for n in (len(here), len(there)))
-            q = _logistic(finite[~a], without[mine[~b]])
-            here[a], there[b] = finite[a] @ q, without[mine[b]] @ q
+            q = _logistic(within[~a], without[mine[~b]])
+            here[a], there[b] = within[a] @ q, without[mine[b]] @ q
         inside &= here > 0.0
         beyond[mine] = there < 0.0
-        wall = _logistic(finite, without[mine])
+        wall = _logistic(within, without[mine])
         least = here.min()  # no point of the density is beyond the wall that did not know of it
         wall[0] -= np.quantile(there[there < least], 1.0 - SPARED) if (there < least).any() else least
         walls.append(wall)
     return int((~inside).sum() + (~beyond).sum()), np.array(walls).reshape(-1, columns.shape[1])
 
 
-def _parts(finite, without, count):
+def _parts(within, without, count):
     """Which of ``count`` walls each point without a density is beyond, (n,): by their directions, then by the walls."""
     if count == 1:
         return np.zeros(len(without), dtype=int)
-    away = (without - finite.mean(axis=0))[:, 1:] / (finite[:, 1:].std(axis=0) + 1e-300)
+    away = (without - within.mean(axis=0))[:, 1:] / (within[:, 1:].std(axis=0) + 1e-300)
     away /= np.sqrt(np.square(away).sum(axis=1, keepdims=True)) + 1e-300
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One of the clusters is empty", UserWarning)  # there are fewer walls then
         part = scipy.cluster.vq.kmeans2(away, count, minit="++", seed=0)[1]
     for _ in range(3):
-        walls = [_logistic(finite, without[part == k]) for k in range(count)]
+        walls = [_logistic(within, without[part == k]) for k in range(count)]
         part = np.argmin(without @ np.array(walls).T, axis=1)
     return part
 
 
-def _logistic(finite, without):
-    """Coefficients of q, positive at ``finite`` points and negative ``without`` a density, of root mean square 1."""
-    columns, sizes = np.concatenate([finite, without]), np.maximum([len(finite), len(without)], 1)
-    sign = np.repeat([1.0, -1.0], [len(finite), len(without)])
+def _logistic(within, without):
+    """Coefficients of q, positive at points ``within`` and negative ``without`` a density, of root mean square 1."""
+    columns, sizes = np.concatenate([within, without]), np.maximum([len(within), len(without)], 1)
+    sign = np.repeat([1.0, -1.0], [len(within), len(without)])
     weights = 0.5 / np.where(sign > 0.0, *sizes)
     scale = np.sqrt(np.square(columns).mean(axis=0)) + 1e-300
     scaled = columns / scale

@@ -417,3 +417,13 @@ def test_an_initial_point_that_is_no_number_hides_no_input():
     for found in (alone, together):
         assert float(found["posterior"]["height"].mean()) == pytest.approx(70.1, abs=0.5)
     assert not np.isnan(alone["sample_stats"]["other_mode"]).all()  # climbs from elsewhere have ended
+
+
+def test_a_box_of_a_part_of_a_vector():
+    """Compiled, a slice is no contiguous array; pk.sample ended with Numba's TypeError."""
+    black_box = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(lambda x: np.cumsum(x))
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=5)
+        pm.Normal("y", black_box(pt.cumsum(x)[1:4]), 0.5, observed=np.ones(3))
+        found = sample(model, pk.KamiltonianStep(), max_evaluations=300, chains=4)
+    assert np.isfinite(found["posterior"]["x"].values).all()

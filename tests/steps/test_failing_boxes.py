@@ -7,9 +7,12 @@ import pytest
 from pytensor.compile.ops import wrap_py
 
 import pymc_kameleon as pk
+from pymc_kameleon.numerics.evaluations import table
 from pymc_kameleon.samplers.kamiltonian.factors import learning
+from pymc_kameleon.samplers.kamiltonian.factors.surface import Spot, Surface, enter, leave
 from pymc_kameleon.surrogates import walls
 from pymc_kameleon.surrogates.factors import regression
+from pymc_kameleon.surrogates.factors.emulator import emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 calls = []  # of the box since the last draw: whether each failed
@@ -67,6 +70,50 @@ def test_predictions_of_another_order_are_not_learned():
     assert np.array_equal(emulator(o, heights).coefficients, without.coefficients)
     o[failed] = 50.0  # of this order
     assert not np.array_equal(emulator(o, heights).coefficients, without.coefficients)
+
+
+def test_far_away_the_neighbourhood_is_learned_and_not_the_order_of_the_rest():
+    """A climb under way while other chains have arrived, and precise data."""
+    rng, layout = np.random.default_rng(1), Layout(np.array([0, 1]), np.array([0, 1]), np.array([False]))
+    w = np.concatenate([1e-4 * rng.standard_normal(150), 3.0 + 0.3 * rng.standard_normal(40)])[:, None]
+    sample = regression.Sample(w, np.exp(w), -0.5 * np.square((np.exp(w[:, 0]) - 1.0) / 1e-4))
+    fit = regression.fit(rng, layout, sample, None, np.array([3.0]), np.ones(1), nearest=True)
+    assert emulate(fit.emulator, np.array([3.1]))[0] == pytest.approx([np.exp(3.1)], rel=1e-3)
+
+
+class Group:
+    """Known: v = (log sigma, z) with data about each sigma z, which are centred by how far ``centring`` says."""
+
+    def places(self, u, centring):
+        log_scale = np.append(0.0, np.full(len(u) - 1, u[0]))
+        v = np.exp(-centring * log_scale) * u
+        return v[1:], v, v, np.zeros(len(u)), log_scale
+
+    def log_density(self, v):
+        return -0.5 * ((v[0] + 3.0) / 0.3) ** 2 - 0.5 * np.square(v[1:] * np.exp(v[0] + 3.0) / 0.3).sum()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_centred_group_fails_only_where_it_does(fails, monkeypatch):
+    """What was evaluated is of v, and f of u: exp(27) apart. A third fails."""
+    rng, known, d = np.random.default_rng(1), Group(), 13
+    centring = np.append(0.0, np.full(d - 1, 0.95))
+
+    def spot(known, surface, u):
+        v, jacobian = leave(known, u, surface.centring)
+        return Spot(u, known.log_density(v) + jacobian, u)
+
+    monkeypatch.setattr(learning, "spot", spot)
+    v = np.column_stack([-3.0 + 0.3 * rng.standard_normal(600), rng.standard_normal((600, d - 1))])
+    v[:, 1:] *= 0.3 * np.exp(-v[:, :1] - 3.0)
+    beyond = v[:, 0] > -2.85
+    heights = np.where(fails & beyond, -np.inf, [known.log_density(each) for each in v])
+    u = np.array([enter(known, each, centring) for each in v])
+    surface = Surface(None, centring, np.linalg.cholesky(np.cov(u.T)), 0.1, walls.unbounded(d))
+    found = learning._walled(known, surface, u[~beyond][:100], table(v, heights))
+    there = np.array([walls.height_at(found, each) > 0.0 for each in u])
+    assert there[beyond].mean() > 0.7 if fails else not len(found.walls)
+    assert there[~beyond].mean() < 0.02
 
 
 @pytest.mark.slow

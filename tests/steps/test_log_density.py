@@ -316,3 +316,23 @@ def test_variables_with_dims_are_summed_as_pymc_sums_them():
         mu = dims.Normal("mu")
         dims.Normal("theta", mu, 1.0, dims=("group",))
     assert density(model)(np.arange(4.0)) == pymcs_own(model, {"mu": 0.0, "theta": np.array([1.0, 2.0, 3.0])})
+
+
+@pytest.mark.parametrize("by", [2.0, -1.0])
+def test_a_box_that_alters_its_argument_is_told_wherever_it_begins(by):
+    """Twice 0 is 0, which is where most chains begin; and -0.0 is 0.0, but other bytes."""
+
+    def box(x):
+        x *= by
+        return minus_half_square(x)
+
+    with pm.Model() as model:
+        pm.Potential("box", BlackBox(box)(pm.Normal("x", shape=2)))
+    evaluate = density(model)
+    if by > 0.0:
+        evaluate(np.zeros(2))
+    point = np.full(2, 0.3) if by > 0.0 else np.zeros(2)
+    for _ in range(2):  # and again, where it was caught
+        with pytest.raises(ValueError, match="alters what it is given: coordinate 0"):
+            evaluate(point)
+    assert point.tolist() == [0.3 * (by > 0.0)] * 2

@@ -119,7 +119,7 @@ def _check(rng, near, state):
 
 
 def _is_evaluated(state, point):
-    near = 1e-14 * (np.abs(point) + np.abs(state.origin))  # what rounding leaves of an arrival that was moved
+    near = 1e-9 * np.abs(state.basis).sum(axis=1)  # rounding, of an arrival that was moved
     return bool((np.abs(state.positions - point) <= near).all(axis=1).any())
 
 

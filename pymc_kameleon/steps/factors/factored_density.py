@@ -25,7 +25,7 @@ class Alone:
     def __call__(self, x: np.ndarray) -> float:
         """The log density."""
         value, *outputs = self.function(x) if self.tried else unaltered(self.function, x)
-        self.tried = True
+        self.tried = self.tried or bool(x.all())  # p *= 2.0 alters no zero
         self.outputs = in_order(np.concatenate([np.ravel(o) for o in outputs]).astype(float), self.order)
         return pytensor_internals.number(value)
 

@@ -104,7 +104,8 @@ def fit(
     if not usable.any():
         raise np.linalg.LinAlgError("no black box has returned a number that can be learned from")
     sample = Sample(*(a[usable] for a in sample))
-    sample = Sample(*(a[_alike(sample)] for a in sample))
+    if not nearest:  # of a neighbourhood the rest may be of another order
+        sample = Sample(*(a[_alike(sample)] for a in sample))
     links = _links(sample, bounds)
     given = (sample, reference, here, precision, slopes, links, nearest, careful)
     factors = [_fit_one(rng, layout, k, *given) for k in range(layout.size)]

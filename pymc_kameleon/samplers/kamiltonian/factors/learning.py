@@ -93,7 +93,11 @@ def _walled(known: Known, surface: Surface, path: np.ndarray | None, evaluated) 
     if path is None:
         return none
     least = min(spot(known, surface, each).value for each in path[::5]) - MARGIN
-    is_there = walls.is_there(evaluated.log_densities, least)
+    log_densities = evaluated.log_densities
+    if surface.centring.any():  # f is of u
+        u = (enter(known, v, surface.centring) for v in evaluated.positions)
+        log_densities = log_densities + [leave(known, each, surface.centring)[1] for each in u]
+    is_there = walls.is_there(log_densities, least)
 
     def promising(positions):
         u = [enter(known, v, surface.centring) for v in positions]

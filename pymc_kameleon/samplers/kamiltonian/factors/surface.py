@@ -156,7 +156,7 @@ def _called(known, in_python, in_machine_code, *given):
 @register_jitable
 def _spot(places, known, more, emulator, centring, u, temperature):
     """(``temperature`` times f, its gradient) at ``u``."""
-    w = places((u, centring) + more[0])[0]  # what is no number makes the penalty none
+    w = np.ascontiguousarray(places((u, centring) + more[0])[0])  # what is no number makes the penalty none
     if w.size != emulator.centre.size:  # an exception on the other side of a function pointer is an empty result
         raise RuntimeError
     outputs, jacobian, penalty, slope = emulate(emulator, w)
