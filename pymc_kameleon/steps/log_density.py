@@ -37,8 +37,8 @@ def _held(cells: str, read: Callable, write: Callable, kind: type) -> Any:
     return property(lambda density: kind(read(cell.value) for cell in getattr(density, cells)), put)
 
 
-class NotAFailure(ValueError):
-    """What the model does is wrong anywhere, and not at a point where it fails: to return NaN there is no help."""
+class ModelError(ValueError):
+    """The model has to be mended: to return NaN, as where a model fails, is no help."""
 
 
 def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
@@ -48,7 +48,7 @@ def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
 
     Raises
     ------
-    NotAFailure
+    ModelError
         If ``x`` is another one now; it is put back.
     """
     given = x.copy()
@@ -58,7 +58,7 @@ def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
     i = int(np.flatnonzero(x.view(np.int64) != given.view(np.int64))[0])  # -0.0 is 0.0
     was, became = float(given[i]), float(x[i])
     x[:] = given
-    raise NotAFailure(
+    raise ModelError(
         f"a black box of the model alters what it is given: coordinate {i} of the point was {was} before the log "
         f"density was evaluated, and {became} after. The rest of the model sees that, and so do the chains. Let the "
         "black box begin with a copy of its arguments: p = p.copy()."
@@ -97,6 +97,7 @@ class LogDensity:
     _work: Sequence[Cell] = ()
     _noise: Sequence[Cell] = ()
     _evaluate: Any = None
+    _tried = False  # whether it has been evaluated, and its argument has not been altered
     _explain: Any = None
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
@@ -151,16 +152,16 @@ class LogDensity:
 
     def __call__(self, x: np.ndarray) -> float:
         """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
-        if self._evaluate is None:
+        if not self._tried:
             return self._at_first(x)
         # PyTensor's floatX; the algorithms stay in float64
         return self._evaluate(x if self._dtype == "float64" else x.astype(self._dtype))
 
     def _at_first(self, x):
-        evaluate = pytensor_internals.raw_callable(self._function)
-        value = unaltered(lambda x: evaluate(x if self._dtype == "float64" else x.astype(self._dtype)), x)
-        if x.all():  # p *= 2.0 alters no zero
-            self._evaluate = evaluate
+        if self._evaluate is None:
+            self._evaluate = pytensor_internals.raw_callable(self._function)
+        value = unaltered(lambda x: self._evaluate(x.astype(self._dtype, copy=False)), x)
+        self._tried = bool(x.all())  # p *= 2.0 alters no zero
         return value
 
     def parts(self, x: np.ndarray) -> tuple[float, float]:
@@ -295,7 +296,7 @@ class LogDensity:
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip
-        return {**self.__dict__, "_evaluate": None, "_explain": None, "_last": NOWHERE}
+        return {**self.__dict__, "_evaluate": None, "_tried": False, "_explain": None, "_last": NOWHERE}
 
 
 def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):

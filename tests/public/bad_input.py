@@ -350,7 +350,7 @@ BOXES = [
     Row("… that writes into its argument", boxed(in_place), ValueError, "alters what it is given: coordinate 0 of the point was 0.5 before…and 1.5 after"),
     Row("… so, KamiltonianStep", boxed(in_place, KMC), ValueError, "alters what it is given"),
     Row("… of another length after pm.set_data, the same KamiltonianStep", of_other_data, ValueError,
-        "black boxes returned 6 numbers, and 4 when the step was made…a new step is needed"),
+        "black boxes returned 6 numbers, and 4 when the step was made…a new step is needed…it can return NaN instead of raising"),
     Row("NoisyLogLikelihood(5)", lambda: pk.NoisyLogLikelihood(5), TypeError, "fn must be callable as fn(rng, *parameters), got 5"),
     Row("… of an estimator that returns None", noisy(lambda rng, x: None), TypeError, "returned None: a return is missing"),
     Row("… that returns an array", noisy(lambda rng, x: np.zeros(2)), TypeError, "returned an array of shape (2,)"),

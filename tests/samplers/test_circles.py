@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.evaluations import table
 from pymc_kameleon.samplers import known_points
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
@@ -183,3 +184,14 @@ def test_an_arrival_elsewhere_goes_on_as_it_would_have():
         np.testing.assert_allclose(moved.position, state.position + by)
         state = arrival.tell(np.random.default_rng(draw), state, one, log_density(one))
     assert state.near is not None
+
+
+def test_an_arrival_elsewhere_knows_what_it_has_evaluated():
+    """Rounding: what was near -2 pi, to so many digits, is near 0."""
+    rows = np.random.default_rng(1).normal([-2.0 * math.pi, 3.0], 1e-3, (20, 2))
+    state = arrival.init(rows[0], 0.0)
+    for row in rows[1:]:
+        state = state._replace(evaluated=history.append(state.evaluated, np.append(row, 0.0)))
+    moved = arrival.moved(state, np.array([2.0 * math.pi, 0.0]))
+    assert all(arrival._is_evaluated(moved, row + 1e-15) for row in moved.positions)
+    assert not any(arrival._is_evaluated(moved, row + 1e-6) for row in moved.positions)

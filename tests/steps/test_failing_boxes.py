@@ -95,7 +95,7 @@ class Group:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_centred_group_fails_only_where_it_does(fails, monkeypatch):
-    """What was evaluated is of v, and f of u: exp(27) apart. A third fails."""
+    """What was evaluated is of v, and f of u: exp(34) apart. A third fails."""
     rng, known, d = np.random.default_rng(1), Group(), 13
     centring = np.append(0.0, np.full(d - 1, 0.95))
 

@@ -10,7 +10,7 @@ from pymc_kameleon.steps.batched import vectorized
 from pymc_kameleon.steps.factors import probe
 from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
-from pymc_kameleon.steps.log_density import LogDensity, NotAFailure, compile_log_density, unaltered
+from pymc_kameleon.steps.log_density import LogDensity, compile_log_density, unaltered
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from pymc_kameleon.steps.prior_scale import look_at_prior
 
@@ -35,14 +35,14 @@ def in_order(outputs: np.ndarray, order: np.ndarray) -> np.ndarray:
 
     Raises
     ------
-    NotAFailure
+    ValueError
         If it is longer or shorter than when the step was made.
     """
     if outputs.shape[-1] != len(order):
-        raise NotAFailure(
+        raise ValueError(
             f"the model's black boxes returned {outputs.shape[-1]} numbers, and {len(order)} when the step was made. "
-            "After pm.set_data with data of another length a new step is needed; what a black box returns must have "
-            "one length everywhere."
+            "Where a solver gives up it may return fewer (solve_ivp does): let the black box return as many NaN. After "
+            "pm.set_data with data of another length a new step is needed."
         )
     return outputs[..., order]
 

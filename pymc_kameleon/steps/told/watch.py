@@ -15,7 +15,7 @@ from pymc_kameleon.samplers.arrival.search import Doubt
 from pymc_kameleon.samplers.life import Told
 from pymc_kameleon.samplers.seam import NEVER
 from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
-from pymc_kameleon.steps.log_density import NotAFailure
+from pymc_kameleon.steps.log_density import ModelError
 from pymc_kameleon.steps.noise.demands import differ, sampled_beside, solves
 from pymc_kameleon.steps.noise.noisy_factors import black_boxes, noisy_names
 from pymc_kameleon.steps.pytensor_internals import draws_random_numbers
@@ -200,7 +200,7 @@ class Watch(SamplerWarnings):
                 if said := misreturned(step.model, point):
                     error.add_note(said)
         at = {name: value.tolist() for name, value in here.items()}
-        may_fail = not (said or isinstance(error, TypeError | NameError | AttributeError | NotAFailure))
+        may_fail = not (said or isinstance(error, TypeError | NameError | AttributeError | ModelError))
         error.add_note(advice.where_it_was_evaluated(self.speaker, at, black_boxes(step.model), may_fail=may_fail))
 
 

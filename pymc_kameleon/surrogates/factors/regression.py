@@ -16,7 +16,7 @@ from pymc_kameleon.surrogates.factors.one_factor import Polynomial, fit_factor
 from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MARGIN, assemble, columns
 
 # Points that one factor is fitted to. ORDER: outputs so many times as far from the better half's middle as that half is
-# are not predictions: where a simulator that fails returned 1e10, 4 effective draws per 1000 with them, 690 without
+# are not predictions: where a simulator that fails returned 1e10, 4 effective draws per 1000 with them, 600 without
 MOST, ORDER = 1500, 1e3
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
 POOR = 5e-2  # ... and a reason to try a spline for a log likelihood, logarithms for predictions
