@@ -328,7 +328,7 @@ MUTATIONS = [
              "walls of a centred group by log densities of other coordinates", "test_failing_boxes.py -k centred"),
     Mutation("surrogates/factors/regression", "    if not nearest:  # of", "    if True:  # of",
              "a climb far away has nothing to learn from", "test_failing_boxes.py -k neighbourhood"),
-    Mutation("steps/log_density", "self._tried = bool(x.all())", "self._tried = True",
+    Mutation("steps/log_density", "self._is_tried = bool(x.all())", "self._is_tried = True",
              "boxes that alter what is not zero", "test_log_density.py -k alters"),
     Mutation("samplers/kamiltonian/factors/learning", "walled=_walled(known, surface, path, learning.evaluated)",
              "walled=walls.unbounded(len(v))", "no walls where boxes fail", "test_failing_boxes.py"),

@@ -97,7 +97,7 @@ class LogDensity:
     _work: Sequence[Cell] = ()
     _noise: Sequence[Cell] = ()
     _evaluate: Any = None
-    _tried = False  # whether it has been evaluated, and its argument has not been altered
+    _is_tried = False  # whether it has been evaluated, and its argument has not been altered
     _explain: Any = None
 
     def __init__(self, model, vars, initial_point, compile_kwargs=None, own_auxiliary=False):
@@ -152,7 +152,7 @@ class LogDensity:
 
     def __call__(self, x: np.ndarray) -> float:
         """The log density at ``x``, a C-contiguous float64 array of shape (d,); NaN and infinities as they come."""
-        if not self._tried:
+        if not self._is_tried:
             return self._at_first(x)
         # PyTensor's floatX; the algorithms stay in float64
         return self._evaluate(x if self._dtype == "float64" else x.astype(self._dtype))
@@ -161,7 +161,7 @@ class LogDensity:
         if self._evaluate is None:
             self._evaluate = pytensor_internals.raw_callable(self._function)
         value = unaltered(lambda x: self._evaluate(x.astype(self._dtype, copy=False)), x)
-        self._tried = bool(x.all())  # p *= 2.0 alters no zero
+        self._is_tried = bool(x.all())  # p *= 2.0 alters no zero
         return value
 
     def parts(self, x: np.ndarray) -> tuple[float, float]:
@@ -296,7 +296,7 @@ class LogDensity:
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip
-        return {**self.__dict__, "_evaluate": None, "_tried": False, "_explain": None, "_last": NOWHERE}
+        return {**self.__dict__, "_evaluate": None, "_is_tried": False, "_explain": None, "_last": NOWHERE}
 
 
 def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):
