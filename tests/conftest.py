@@ -36,6 +36,7 @@ from pytensor.compile.mode import Mode, predefined_modes
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.c import op as c_op
 
+from pymc_kameleon.samplers.kamiltonian.factors import learning
 from pymc_kameleon.samplers.kamiltonian.values import worth
 
 # Where a variable was made is found out from the stack, and where its C code lies from the disk (PyTensor 2, at every
@@ -73,20 +74,25 @@ def linker(request):
 
 
 # What chains that learn together do, and when; not how well they mix. Four fifths of their arithmetic is trying arms.
-_free_chains = worth.free_chains
+_free_chains, _free_run = worth.free_chains, learning.free_run
 SHORT_TRIALS = {"test_pooled", "test_sample", "test_ways_to_run", "test_checkpoint", "test_batched"}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def short_trials(request):
-    """A quarter as long in the fast suite, in the modules above."""
+    """A quarter as long in the fast suite, in the modules above; in all a third of what a fit to black boxes tries."""
 
     def shorter(rng, dynamics, arm, length, chains):
         return _free_chains(rng, dynamics, arm, max(4, length // 4), chains)
 
+    def shorter_run(rng, known, surface, v, length):
+        return _free_run(rng, known, surface, v, max(40, length // 3))
+
     with pytest.MonkeyPatch.context() as patch:
-        if request.module.__name__.rsplit(".", 1)[-1] in SHORT_TRIALS and request.config.getoption("-m") == "not slow":
-            patch.setattr(worth, "free_chains", shorter)
+        if request.config.getoption("-m") == "not slow":
+            patch.setattr(learning, "free_run", shorter_run)
+            if request.module.__name__.rsplit(".", 1)[-1] in SHORT_TRIALS:
+                patch.setattr(worth, "free_chains", shorter)
         yield
 
 

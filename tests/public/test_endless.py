@@ -125,7 +125,7 @@ def test_a_model_that_cannot_be_asked_is_not():
     assert endless.tails(model, drawn(model).drop_vars("b")) == []
 
 
-@pytest.mark.parametrize("step", [pk.KamiltonianStep, pk.FastKameleonStep])
+@pytest.mark.parametrize("step", [pytest.param(pk.KamiltonianStep, marks=pytest.mark.slow), pk.FastKameleonStep])
 def test_a_run_of_it_is_not_usable_with_the_model(step):
     model = separated(HEAVY["cauchy"][0])
     with model:
@@ -146,10 +146,8 @@ def test_a_ratio_is_not_the_priors_fault():
         a, b = pm.Normal("a", 0.0, 10.0), pm.Normal("b", 0.0, 10.0)
         pm.Binomial("y", 5, logit_p=a + b * dose, observed=[1, 2, 3, 3])
         pm.Deterministic("LD50", -a / b)
-        idata = pm.sample(
-            1000, tune=500, chains=4, cores=1, step=pk.KamiltonianStep(), progressbar=False, random_seed=1
-        )
-        together = pk.sample(max_evaluations=3000, random_seed=1, progressbar=False)
+        idata = pm.sample(500, tune=300, chains=2, cores=1, step=pk.KamiltonianStep(), progressbar=False, random_seed=1)
+        together = pk.sample(max_evaluations=1500, random_seed=1, progressbar=False)
     for text in (pk.report(idata, model), pk.report(together)):
         assert text.startswith("Usable: ")
         assert "but for LD50." in text.split("\n")[0]

@@ -262,7 +262,7 @@ def test_outputs_may_have_any_unit(of, units):
             decay = wrap_py(itypes=[pt.dscalar] * 2, otypes=[pt.dvector])(lambda a, k, u=unit: u * a * np.exp(-k * t))
             of("y", mu=decay(a, k) / unit, sigma=0.15, observed=observed)
             run = pm.sample(
-                20, tune=100, chains=1, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False,
+                10, tune=50, chains=1, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False,
                 compute_convergence_checks=False,
             )  # fmt: skip
         found[unit] = run["sample_stats"]["surrogate_error"].values[0, -1], run["posterior"]["a"].values.mean()

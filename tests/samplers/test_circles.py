@@ -83,17 +83,19 @@ def chain(sampler, seed, *, has_angles=True, tune=1000, draws=3000):
     return found, life.state.window, np.array(asked[began:])
 
 
-@pytest.mark.parametrize(("sampler", "tune"), [(AdaptiveMetropolis(), 1000), (ValueKamiltonian(tune=400), 400)])
-def test_a_chain_stays_in_one_period_and_samples_all_of_it(sampler, tune):
+@pytest.mark.parametrize(
+    ("sampler", "tune", "n"), [(AdaptiveMetropolis(), 1000, 3000), (ValueKamiltonian(tune=400), 400, 1000)]
+)
+def test_a_chain_stays_in_one_period_and_samples_all_of_it(sampler, tune, n):
     draws = []
     for seed in range(4):
-        found, window, asked = chain(sampler, seed, tune=tune)
+        found, window, asked = chain(sampler, seed, tune=tune, draws=n)
         # nothing is evaluated where nothing can be accepted
         assert np.abs(asked[:, 0] - window.centre[0]).max() <= math.pi
         assert np.ptp(found[:, 0]) > 0.9 * 2.0 * math.pi
         draws.append(found)
     assert z_scores(np.array(draws)).max() < 4.5
-    without, window, _ = chain(sampler, 0, has_angles=False, tune=tune)
+    without, window, _ = chain(sampler, 0, has_angles=False, tune=tune, draws=n)
     assert window is None
     assert np.ptp(without[:, 0]) > 2.5 * math.pi
 

@@ -138,7 +138,7 @@ def missed_on_one_side(x):
 START = np.array([3.0, 3.0])
 
 
-def boxed(prior, tune=300, box=squares, **options):
+def boxed(prior, tune=200, box=squares, **options):
     """(the last draw's statistics, its point, what was said): data about 9 of the square of an unknown, by a box."""
     with pm.Model() as model:
         x = prior("x")

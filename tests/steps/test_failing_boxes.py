@@ -49,7 +49,7 @@ def failing():
     return np.mean(found)
 
 
-@pytest.mark.parametrize("instead", [np.nan, 1e10, -999.0])
+@pytest.mark.parametrize("instead", [np.nan, 1e10, pytest.param(-999.0, marks=pytest.mark.slow)])
 def test_draws_keep_out_of_where_a_box_fails(instead, monkeypatch):
     monkeypatch.setitem(globals(), "INSTEAD", instead)
     assert failing() < 0.2
