@@ -100,6 +100,7 @@ def short_trials(request):
 def whole_trials(monkeypatch):
     """For one test of how well they mix."""
     monkeypatch.setattr(worth, "free_chains", _free_chains)
+    monkeypatch.setattr(learning, "free_run", _free_run)
 
 
 @pytest.fixture

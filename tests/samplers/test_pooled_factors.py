@@ -72,7 +72,7 @@ def test_few_evaluations_are_enough():
     assert np.mean([m.startswith("surrogate") for m in moves]) > 0.8
 
 
-def test_tuning_takes_its_time_to_see_tails():
+def test_tuning_takes_its_time_to_see_tails(whole_trials):
     """However good the surrogate is where the chains were."""
     made = run(most=1000, draws=10), run(most=1000, draws=10, earliest=400)
     good, patient = (chains.evaluated.size - len(chains.rows) * 6 for chains in made)

@@ -108,6 +108,25 @@ def test_a_mode_is_weighed_by_heights_and_not_by_how_far_a_chain_goes():
 
 
 @pytest.mark.parametrize(
+    ("away", "changed", "left"),
+    [
+        (1.0, {}, 0), (8.0, {}, 1), (1.0, {"top": 3.0}, 1), (1.0, {"angles": np.array([0])}, 1),
+        pytest.param(1.0, {"products": np.eye(4)}, 1, id="one draw"),
+    ],
+)  # fmt: skip
+def test_an_end_at_an_edge_amid_the_draws_is_no_other_mode(away, changed, left):
+    """However narrow the chain's own was; a narrow mode that is as heavy as what is around it is higher."""
+    rng = np.random.default_rng(0)
+    rivals = (arrival_search.Rival(np.full(3, away), 0.01 * np.eye(3), 3.0, 0.0, own=0.0)._replace(**changed),)
+    for x in () if "products" in changed else rng.standard_normal((300, 3)):
+        rivals = tuple(arrival_search.not_met(rivals, True, x, -0.5 * x @ x))
+        assert len(rivals) == 1
+    found = arrival_search.weighed(rivals)
+    assert len(found) == left
+    assert all(np.ndim(rival.products) == 0 for rival in found)
+
+
+@pytest.mark.parametrize(
     ("shape", "seed"),
     [
         pytest.param(shape, seed, marks=[] if seed == 0 and shape in ("banana", "much less") else pytest.mark.slow)

@@ -42,6 +42,8 @@ class Rival(NamedTuple):
     angles: Any = ()  # (k,): coordinates of which the chain has many periods
     own: float = math.inf  # the highest log density of the chain's mode, as its climb has seen it ...
     since: float = -math.inf  # ... and of the chain since, while tuning
+    # (1 + d, 1 + d): sum over these draws of the products of 1 and what they are from ``position``
+    products: np.ndarray | float = 0.0
 
 
 class Doubt(NamedTuple):
@@ -290,7 +292,13 @@ def is_settled(rival: Rival, x: np.ndarray, log_density: float) -> bool:
 def not_met(rivals: tuple[Rival, ...], tune: bool, x: np.ndarray, log_density: float) -> tuple[Rival, ...]:
     """Those in which a chain that has come to ``x`` (d,) is not; what it comes to by itself is nothing to tell."""
     left = tuple(r for r in rivals if not is_settled(r, x, log_density))
-    return tuple(r._replace(since=max(r.since, log_density)) for r in left) if tune else left
+    if not tune:
+        return left
+    apart = [np.append(1.0, x - r.position) for r in left]
+    return tuple(
+        r._replace(since=max(r.since, log_density), products=r.products + np.outer(a, a))
+        for r, a in zip(left, apart, strict=True)
+    )
 
 
 def weighed(rivals: tuple[Rival, ...]) -> tuple[Rival, ...]:
@@ -299,10 +307,23 @@ def weighed(rivals: tuple[Rival, ...]) -> tuple[Rival, ...]:
     A climb can end on a bump of the mode that its walk then finds: other ends, of no mass, seem heavy beside it. By the
     height alone: draws of a heavy tail are wider than any climb has seen, and those of the other mode would be, too.
     """
-    gains = [r.gain - max(0.0, r.since - r.own) for r in rivals]
+    gains = [-math.inf if _is_among(r) else r.gain - max(0.0, r.since - r.own) for r in rivals]
     return tuple(
-        r._replace(gain=g, since=-math.inf) for r, g in zip(rivals, gains, strict=True) if g > SLIGHT
+        r._replace(gain=g, since=-math.inf, products=0.0) for r, g in zip(rivals, gains, strict=True) if g > SLIGHT
     )  # fmt: skip
+
+
+def _is_among(rival):
+    """Whether a mode that is not higher than the chain's is where its draws are: climbs that end at an edge are narrow.
+
+    A narrower one that is as heavy is higher.
+    """
+    d, n = len(rival.position), np.ravel(rival.products)[0]
+    if rival.top > max(rival.own, rival.since) + 1.0 or n < 10 * d or len(rival.angles):
+        return False
+    mean = rival.products[0, 1:] / n
+    covariance = rival.products[1:, 1:] / n - np.outer(mean, mean)
+    return mean @ np.linalg.pinv(covariance, hermitian=True) @ mean < 4.0 * (d + 3.0)
 
 
 def contains(mode: arrival.State | Rival, x: np.ndarray, angles: Any = ()) -> bool:
