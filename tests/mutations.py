@@ -430,7 +430,7 @@ MUTATIONS = [
              "outputs that cost nothing beyond their bounds", "test_positive_outputs.py -k costs"),
     Mutation("surrogates/factors/regression", "scipy.special.logit(np.clip(", "0.9 * scipy.special.logit(np.clip(",
              "a logit that is none", "test_positive_outputs.py -k exactly"),
-    Mutation("surrogates/factors/regression", "p = o[_better_half(sample)][:, shares]", "p = o[np.argmax(sample.log_densities)][None, shares]",
+    Mutation("surrogates/factors/regression", "p = o[_better_half(sample.log_densities)][:, shares]", "p = o[np.argmax(sample.log_densities)][None, shares]",
              "no error counts where a probability is certain", "test_positive_outputs.py -k certain"),
     Mutation("surrogates/factors/regression", "(values[:, links == LOGIT] >= 1.0)", "(values[:, links == LOGIT] >= 2.0)",
              "probabilities above 1", "test_positive_outputs.py -k costs"),

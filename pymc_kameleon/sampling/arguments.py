@@ -18,7 +18,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
-from pymc_kameleon.steps.prior_scale import finite_or_zero, jitter, look_at_prior
+from pymc_kameleon.steps.prior_scale import elsewhere, finite_or_zero, jitter, look_at_prior
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.surrogates.values.regression import affordable
 
@@ -192,8 +192,10 @@ def plan_of(
 
 def starts_of(
     model: pm.Model, step: KamiltonianStep, initvals: Any, chains: int, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(initial point (d,), starts (chains, d), scale (d,), draws of the prior (n, d) where looks may begin)."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(initial point (d,), starts (chains, d), scale (d,), draws of the prior (n, d) where looks may begin, points
+    (m, d) to try where there is no density at the starts).
+    """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     density = step.density
     if isinstance(initvals, str):
@@ -212,8 +214,14 @@ def starts_of(
     prior = look_at_prior(model, step.vars, given[0])
     scale, far = density.spread(prior), np.array([density.enter(x) for x in prior.draws])
     far, boxes = far[np.isfinite(far).all(axis=1)], isinstance(density, FactoredDensity)
-    if boxes and not isinstance(initvals, str):  # a solver may raise where the user has kept it from
-        far = far[:0]
+    own = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
+    sizes, here = [np.size(given[0][v.name]) for v in step.vars], density.ravel(given[0])
+    tries = elsewhere(own, prior, here, scale, sizes, len(prior.draws))
+    tries = np.array([density.enter(x) for x in tries])
+    tries = tries[np.isfinite(tries).all(axis=1)]
+    if not isinstance(initvals, str):
+        tries = tries[:0]
+        far = far[:0] if boxes else far  # a solver may raise where the user has kept it from
     if isinstance(initvals, (str, dict)) and initvals != "prior":
         starts = initial + jitter(scale) * rng.uniform(-1.0, 1.0, (chains, len(initial)))
         if boxes and len(far):
@@ -221,10 +229,10 @@ def starts_of(
             # even ones: none is a sentinel of samplers/pooled/tuning, which would stay where a vague prior has put it
             some = rng.permutation(far)[: (chains + 1) // 2]
             starts[: 2 * len(some) : 2] = some
-        return initial, starts, scale, far
+        return initial, starts, scale, far, tries
     if initvals == "prior":
         given = [_point(model, dict.fromkeys(model.free_RVs, "prior"), rng) for _ in range(chains)]
-    return initial, np.array([density.enter(density.ravel(p)) for p in given]), scale, far
+    return initial, np.array([density.enter(density.ravel(p)) for p in given]), scale, far, tries
 
 
 def _point(

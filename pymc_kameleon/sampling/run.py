@@ -216,7 +216,7 @@ def sample(
         seed = kept.seed
         plan = plan._replace(**{name: kept.fixed[name] for name in DECIDED})
         kept.check_budget(max_evaluations, plan.longest if plan.tune is None else plan.tune)
-    initial, starts, scale, far = arguments.starts_of(model, step, initvals, chains, seed)
+    initial, starts, scale, far, elsewhere = arguments.starts_of(model, step, initvals, chains, seed)
     engine = evaluate = arguments.evaluator(executor, model, step, seed, timeout)
     if kept is not None:
         kept.verify(engine)
@@ -226,10 +226,15 @@ def sample(
         learner: Any = ByValues(density.scales, **step.learning_options)
         if isinstance(density, FactoredDensity):
             learner = ByFactors(density.parts_known)
-        options = {"scale": scale, "far": far, "known": known, "apply": threads.map, "learner": learner}
+        options = {
+            "scale": scale,
+            "far": far,
+            "elsewhere": elsewhere,
+            "known": known,
+            "apply": threads.map,
+            "learner": learner,
+        }
         options["angles"] = density.circles
-        if isinstance(initvals, str):  # as the chains of a step
-            options["elsewhere"] = far
         run = Chains(initial, starts, np.random.SeedSequence(seed, spawn_key=(0,)), plan, **options)
         engine.excuse = run.excuse
         if isinstance(engine, workers.Elsewhere):

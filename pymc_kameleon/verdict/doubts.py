@@ -150,7 +150,8 @@ def in_full(found: Found) -> Iterator[str]:
             f"Lowest values may be missing: {_listed(found.short)}. A scale that may be 0 has draws ever nearer to it; "
             "these end before, where the surrogate does not go. The lower end of its interval is too high, its "
             "mean may be, and its logarithm is not to be used."
-            + ("" if found.ends_are_known else " Where a prior ends there, nothing is: report(idata, model) knows.")
+            " Where the density ends there by right, nothing is missing"
+            + ("." if found.ends_are_known else ": of a prior's end report(idata, model) knows.")
         )
 
 

@@ -107,6 +107,34 @@ def test_a_density_where_the_prior_alone_has_draws():
     assert idata.evaluations.sizes["evaluation"] <= 400
 
 
+def in_order():
+    with pm.Model() as model:
+        t = pm.Uniform("t", 0.0, 10.0, shape=5)
+        pm.Potential("order", pt.switch(pt.all(t[1:] > t[:-1]), 0.0, -np.inf))
+    return model
+
+
+def below_an_unknown_end():
+    with pm.Model() as model:
+        pm.Uniform("y", 0.0, pm.HalfFlat("end"), observed=[3.0, 30.0])
+    return model
+
+
+@pytest.mark.parametrize("model", [in_order(), below_an_unknown_end()], ids=["order", "flat"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_where_one_draw_of_the_prior_in_120_or_none_has_a_density(model, seed):
+    with model:
+        alone = pm.sample(
+            5, tune=20, chains=2, cores=1, step=pk.AdaptiveMetropolisStep(), random_seed=seed, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+        together = pk.sample(5, tune=20, chains=4, random_seed=seed, progressbar=False, max_evaluations=400)
+    for idata in (alone, together):
+        for name in idata.posterior.data_vars:
+            x = idata.posterior[name].values
+            assert (np.diff(x) > 0.0).all() if name == "t" else (x > 30.0).all()
+
+
 # --- NaN in part of the space -------------------------------------------------------------------------
 
 

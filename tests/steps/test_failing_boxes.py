@@ -120,3 +120,14 @@ def test_a_centred_group_fails_only_where_it_does(fails, monkeypatch):
 def test_the_control_does_not(monkeypatch):
     monkeypatch.setattr(learning, "_walled", lambda known, surface, *_: walls.unbounded(len(surface.metric)))
     assert failing() > 0.3
+
+
+def test_a_first_fit_where_most_of_what_was_evaluated_has_no_density():
+    """Known constraints may end it where boxes return numbers; pm.sample ended in NumPy's "high <= 0"."""
+    rng, layout = np.random.default_rng(3), Layout(np.array([0, 2]), np.array([0, 2]), np.array([False]))
+    w = rng.standard_normal((60, 2))
+    heights = np.where(np.arange(60) % 3 == 0, -0.5 * np.square(w).sum(axis=1), -np.inf)
+    sample = regression.Sample(w, np.column_stack([w[:, 0], w[:, 1] ** 2]), heights)
+    emulator = regression.fit(rng, layout, sample, None, w[0], np.ones(2)).emulator
+    outputs, *_ = emulate(emulator, np.array([0.5, -0.5]))
+    np.testing.assert_allclose(outputs, [0.5, 0.25], atol=1e-6)

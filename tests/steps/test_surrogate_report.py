@@ -100,6 +100,17 @@ def test_under_noise_the_noise_is_said_first_and_not_that_the_surrogate_does_not
     assert "times the work" in said[0].message
 
 
+def test_a_simulator_of_pymcs_is_told_of_no_option_that_it_has_not():
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, 2.0)
+        pm.Simulator("s", lambda rng, a, size=None: rng.normal(a, 0.5, 3), a, epsilon=0.2, observed=np.zeros(3))
+    step = pk.AdaptiveMetropolisStep(model=model, arrival=False)
+    _, stats = tester.run(step, 5, tune=400, seed=1)
+    [said] = [w.message for w in tester.warnings_in(stats) if w.extra["key"] == "noise"]
+    assert "pm.Simulator has no such number: write the likelihood as a pk.NoisyLogLikelihood" in said
+    assert "correlation=" not in said
+
+
 def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
     with pm.Model():
         pm.Normal("x", shape=2)

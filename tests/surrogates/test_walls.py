@@ -97,3 +97,14 @@ def test_points_that_f_does_not_promise_say_nothing(precision):
     density = np.concatenate([-0.5 * np.square(near).sum(axis=1), np.full(100, -np.inf)])
     walled = transitions.walled(smooth, evaluations.table(np.concatenate([near, far]), density), near)
     assert transitions.value(walled, np.full(3, 80.0)) == transitions.value(smooth, np.full(3, 80.0))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_in_one_dimension_there_are_two_directions(both):
+    """Of alike directions k-means divides by 0, and a warning is an error here."""
+    rng = np.random.default_rng(0)
+    z = rng.uniform(-3.0, 3.0, (300, 1))
+    by_chance = (z[:, 0] > 0.5) & (rng.random(300) < 0.4)  # so that more walls are tried
+    found = walls.learn(z, (np.abs(z[:, 0]) < 1.5 if both else z[:, 0] < 1.5) & ~by_chance)
+    assert walls.height(found, np.array([0.0])) == 0.0
+    assert walls.height(found, np.array([2.9])) > 0.0

@@ -84,6 +84,11 @@ def _estimators(outputs) -> list:
     return [node for node in nodes if isinstance(node.op, NoisyLogLikelihood)]
 
 
+def are_ours(model) -> bool:
+    """Whether every noisy factor of a model is estimated by a NoisyLogLikelihood: not where one is a pm.Simulator."""
+    return all(_estimators([term]) for _, term, is_noisy in factors_of(model) if is_noisy)
+
+
 def work_inputs(outputs) -> list:
     """The shared numbers that say how much work the estimators in ``outputs`` do, in a fixed order."""
     found = [node.inputs[1] for node in _estimators(outputs) if node.op.work is not None]

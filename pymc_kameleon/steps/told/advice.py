@@ -193,17 +193,26 @@ def another_mode(at: dict, log_mass: float, left_centred: bool) -> str:
     )
 
 
-def too_noisy(sd: float, work: Work, *, correlated: bool) -> str:
-    """The noise of the log density lets too few moves through; of tuned work, too."""
+def too_noisy(sd: float, work: Work, *, correlated: bool, ours: bool) -> str:
+    """The noise of the log density lets too few moves through; of tuned work, and of estimates not ``ours``, too."""
     low, high = noise_probe.work_factors(sd)
     now, given = (", ".join(map(str, n)) for n in (work.now, work.given))
     chosen = f", with work={now}, which tuning has come to ({given} given)," if work.now else ","
+    if not ours:
+        todo = (
+            f"it takes {low:.0f} to {high:.0f} times the simulations. pm.Simulator has no such number: write the "
+            "likelihood as a pk.NoisyLogLikelihood that averages so many"
+        )
+    else:
+        todo = (
+            f"give the estimator {low:.0f} to {high:.0f} times {'that' if work.now else 'the'} work (particles, "
+            "importance samples, simulations)"
+            f"{'' if correlated else ', or correlate the noise of successive estimates (correlation=)'}"
+        )
     return (
         f"late in tuning the noise of the log density has a standard deviation of {sd:.1f}{chosen} which lets at most "
         f"{100.0 * noise_probe.standstill_acceptance(sd):.2g}% of any moves through. {noise_probe.BEST_SD[0]} to "
-        f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): give the estimator {low:.0f} to {high:.0f} "
-        f"times {'that' if work.now else 'the'} work (particles, importance samples, simulations)"
-        f"{'' if correlated else ', or correlate the noise of successive estimates (correlation=)'}."
+        f"{noise_probe.BEST_SD[1]} is best (Doucet et al., 2015): {todo}."
     )
 
 

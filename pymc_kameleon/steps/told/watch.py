@@ -17,7 +17,7 @@ from pymc_kameleon.samplers.seam import NEVER
 from pymc_kameleon.steps.factors.returned import misreturned, raised_by_the_model
 from pymc_kameleon.steps.log_density import ModelError
 from pymc_kameleon.steps.noise.demands import differ, sampled_beside, solves
-from pymc_kameleon.steps.noise.noisy_factors import black_boxes, noisy_names
+from pymc_kameleon.steps.noise.noisy_factors import are_ours, black_boxes, noisy_names
 from pymc_kameleon.steps.pytensor_internals import draws_random_numbers
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.steps.told.progress import NO_PROPOSALS
@@ -154,7 +154,8 @@ class Watch(SamplerWarnings):
         life, sd, kind = self.step.life, self.noise_sd(), WarningType.BAD_ACCEPTANCE
         work, probe = life.state.work, life.state.probe
         if sd > noise_probe.TOO_MUCH:
-            told = advice.too_noisy(sd, work, correlated=bool(life.here.noise[1]))
+            ours = are_ours(self.step.model)
+            told = advice.too_noisy(sd, work, correlated=bool(life.here.noise[1]), ours=ours)
             self.add("noise", told, kind, noise_sd=sd)
         elif work.now:
             told, sd = advice.work_chosen(work, probe), noise_probe.sd(probe)

@@ -112,15 +112,15 @@ def fit(
     return Fit(_assemble(layout, factors, slopes, not nearest), np.array([f.polynomial.error for f in factors]))
 
 
-def _better_half(sample: Sample) -> np.ndarray:
-    """Rows of the sample that are as high as most of those that have a density."""
-    finite = np.isfinite(sample.log_densities)
-    return sample.log_densities >= np.median(sample.log_densities[finite] if finite.any() else sample.log_densities)
+def _better_half(heights: np.ndarray) -> np.ndarray:
+    """Rows that are as high as most of those that have a density."""
+    finite = np.isfinite(heights)
+    return heights >= np.median(heights[finite] if finite.any() else heights)
 
 
 def _alike(sample: Sample) -> np.ndarray:
     """Rows whose outputs are of the better half's order: 1e10 says that a simulator has failed."""
-    high = sample.outputs[_better_half(sample)]
+    high = sample.outputs[_better_half(sample.log_densities)]
     middle = np.median(high, axis=0)
     spread = np.abs(high - middle).max(axis=0)
     return ((np.abs(sample.outputs - middle) <= ORDER * spread) | (spread == 0.0)).all(axis=1)
@@ -130,7 +130,7 @@ def _links(sample: Sample, bounds) -> np.ndarray:
     """The links of outputs that keep to their ``bounds`` where it matters: far away what is rare underflows."""
     if bounds is None:
         return np.zeros(sample.outputs.shape[1], np.int64)
-    high = sample.outputs[_better_half(sample)]
+    high = sample.outputs[_better_half(sample.log_densities)]
     shares = ((high >= 0.0) & (high <= 1.0)).all(axis=0) & ((high > 0.0) & (high < 1.0)).any(axis=0)
     positive = np.where((high > 0.0).all(axis=0) & (bounds > 0), LOG, 0)
     return np.where(shares & (bounds == LOGIT), LOGIT, positive)
@@ -150,7 +150,7 @@ def _rises(sample: Sample, o: np.ndarray, links: np.ndarray) -> np.ndarray:
     Of shares the root mean square over the better half: at the highest point one may be certain, and no error count.
     """
     rises, shares = np.where(links == LOG, o[np.argmax(sample.log_densities)], 1.0), links == LOGIT
-    p = o[_better_half(sample)][:, shares]
+    p = o[_better_half(sample.log_densities)][:, shares]
     rises[shares] = np.sqrt(np.square(p * (1.0 - p)).mean(axis=0))
     return rises
 
@@ -275,7 +275,7 @@ def _reference(w, score, reference, columns_k, here, nearest):
         return w[np.argsort(distance, kind="stable")[: max((d + 1) * (d + 2), 20)]]
     if reference is not None:
         return reference[:, columns_k]
-    return w[score >= np.quantile(score, 0.5)]
+    return w[_better_half(score)]
 
 
 def _coordinates(own):
