@@ -80,13 +80,13 @@ SHORT_TRIALS = {"test_pooled", "test_sample", "test_ways_to_run", "test_checkpoi
 
 @pytest.fixture(autouse=True, scope="module")
 def short_trials(request):
-    """A quarter as long in the fast suite, in the modules above; in all a third of what a fit to black boxes tries."""
+    """A quarter as long in the fast suite, in the modules above; in all no fit to black boxes tries long."""
 
     def shorter(rng, dynamics, arm, length, chains):
         return _free_chains(rng, dynamics, arm, max(4, length // 4), chains)
 
     def shorter_run(rng, known, surface, v, length):
-        return _free_run(rng, known, surface, v, max(40, length // 3))
+        return _free_run(rng, known, surface, v, min(length, 130))  # of 121 on it tells a correlation
 
     with pytest.MonkeyPatch.context() as patch:
         if request.config.getoption("-m") == "not slow":

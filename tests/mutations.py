@@ -434,7 +434,7 @@ MUTATIONS = [
              "no error counts where a probability is certain", "test_positive_outputs.py -k certain"),
     Mutation("surrogates/factors/regression", "return w[_better_half(score)]", "return w[score >= np.quantile(score, 0.5)]", "most points have no density", "test_failing_boxes.py -k most_of"),
     Mutation("surrogates/walls", "count = min(count, len(np.unique(away.round(9), axis=0)))", "count = count", "more directions than there are", "surrogates/test_walls.py -k one_dimension"),
-    Mutation("steps/prior_scale", "rows[1::3, part] = np.sort(rows[1::3, part], axis=1)", "pass", "no start is in order", "public/test_first_user.py -k 120"),
+    Mutation("steps/prior_scale", "other[0::2, part] = np.sort(other[0::2, part], axis=1)", "pass", "no start is in order", "public/test_first_user.py -k 120"),
     Mutation("steps/prior_scale", "np.linspace(2.0, 10.0, n)[:, None])", "2.0)", "starts of flat priors stay near", "public/test_first_user.py -k 120"),
     Mutation("surrogates/factors/regression", "(values[:, links == LOGIT] >= 1.0)", "(values[:, links == LOGIT] >= 2.0)",
              "probabilities above 1", "test_positive_outputs.py -k costs"),

@@ -79,16 +79,17 @@ def drawn(
 def elsewhere(
     rng: np.random.Generator, prior: Prior, here: np.ndarray, scale: np.ndarray, sizes: list[int], n: int
 ) -> np.ndarray:
-    """``n`` points to try where there is no density at ``here`` (d,), of variables of ``sizes``.
+    """Points to try where there is no density at ``here`` (d,), of variables of ``sizes``.
 
-    A third are draws of the prior; in the others the elements of every variable are in order, up or down: of five that
-    have to be, one draw in 120 is. What has no draws is ever farther from ``here``.
+    ``n`` draws of the prior, then as many again, in which the elements of every variable are in order, up or down: of
+    five that have to be, one draw in 120 is. What has no draws is ever farther from ``here``.
     """
     rows, _ = drawn(rng, prior, here, scale, n, np.linspace(2.0, 10.0, n)[:, None])
+    other = rows.copy()
     for part in np.split(np.arange(len(here)), np.cumsum(sizes)[:-1]):
-        rows[1::3, part] = np.sort(rows[1::3, part], axis=1)
-        rows[2::3, part] = -np.sort(-rows[2::3, part], axis=1)
-    return rows
+        other[0::2, part] = np.sort(other[0::2, part], axis=1)
+        other[1::2, part] = -np.sort(-other[1::2, part], axis=1)
+    return np.concatenate([rows, other])
 
 
 class Starts:
@@ -142,6 +143,8 @@ class Starts:
         here, sizes = self.density.ravel(self.point), [np.size(self.point[v.name]) for v in self.variables]
         far = elsewhere(rng, self.prior, here, scale, sizes, ELSEWHERE)
         for other in (*beside, *map(self.density.enter, far)):
+            if not np.isfinite(other).all():  # where a scale is next to nothing
+                continue
             there = evaluate(other, False)
             if math.isfinite(there.log_density):
                 return there

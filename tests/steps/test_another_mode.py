@@ -107,11 +107,17 @@ def test_a_mode_is_weighed_by_heights_and_not_by_how_far_a_chain_goes():
     assert arrival_search.weighed((lower,))[0].gain == -3.0
 
 
+# sums over 300 draws of sds 1e4, 1, 1e-4, which are 50 sds of the last one away
+TWO_SCALES = 300.0 * (np.outer(*2 * [[1.0, 0.0, 0.0, 5e-3]]) + np.diag([0.0, 1e8, 1.0, 1e-8]))
+
+
 @pytest.mark.parametrize(
     ("away", "changed", "left"),
     [
         (1.0, {}, 0), (8.0, {}, 1), (1.0, {"top": 3.0}, 1), (1.0, {"angles": np.array([0])}, 1),
         pytest.param(1.0, {"products": np.eye(4)}, 1, id="one draw"),
+        pytest.param(1.0, {"products": 300.0 * np.ones((4, 4))}, 1, id="all draws are one"),
+        pytest.param(1.0, {"products": TWO_SCALES}, 1, id="50 sds along a short one"),
     ],
 )  # fmt: skip
 def test_an_end_at_an_edge_amid_the_draws_is_no_other_mode(away, changed, left):

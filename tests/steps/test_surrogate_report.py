@@ -107,7 +107,7 @@ def test_a_simulator_of_pymcs_is_told_of_no_option_that_it_has_not():
     step = pk.AdaptiveMetropolisStep(model=model, arrival=False)
     _, stats = tester.run(step, 5, tune=400, seed=1)
     [said] = [w.message for w in tester.warnings_in(stats) if w.extra["key"] == "noise"]
-    assert "pm.Simulator has no such number: write the likelihood as a pk.NoisyLogLikelihood" in said
+    assert "(a pm.Simulator, say): write the likelihood as a pk.NoisyLogLikelihood" in said
     assert "correlation=" not in said
 
 

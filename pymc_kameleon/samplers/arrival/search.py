@@ -323,7 +323,15 @@ def _is_among(rival):
         return False
     mean = rival.products[0, 1:] / n
     covariance = rival.products[1:, 1:] / n - np.outer(mean, mean)
-    return mean @ np.linalg.pinv(covariance, hermitian=True) @ mean < 4.0 * (d + 3.0)
+    variances = np.diag(covariance)
+    if not (variances > 1e-12 * np.square(mean)).all():  # rounding, of what is far away
+        return False
+    sd = np.sqrt(variances)
+    correlation = covariance / np.outer(sd, sd)
+    if np.linalg.matrix_rank(correlation, tol=1e-10, hermitian=True) < d:  # in a direction it has not moved
+        return False
+    z = mean / sd
+    return z @ np.linalg.solve(correlation, z) < 4.0 * (d + 3.0)
 
 
 def contains(mode: arrival.State | Rival, x: np.ndarray, angles: Any = ()) -> bool:

@@ -18,7 +18,7 @@ from pymc_kameleon.samplers.seam import Point
 
 class Start:
     """Evaluate the initial point, and where the log density is not finite there, the starts; without climbs together
-    the starts first. Where it is finite nowhere there, three rounds of points elsewhere, which take the starts' place.
+    the starts first. Where it is finite nowhere there, six rounds of points elsewhere, which take the starts' place.
     """
 
     name = "start"
@@ -52,7 +52,7 @@ class Start:
 
     def _elsewhere(self):
         n, rows = len(self.chains.starts), self.chains.rng.permutation(self.chains.elsewhere)
-        return [list(rows[k : k + n]) for k in range(0, min(3 * n, len(rows) - n + 1), n)]
+        return [list(rows[k : k + n]) for k in range(0, min(6 * n, len(rows) - n + 1), n)]
 
     def next(self):
         """A climb, or learning at once."""

@@ -124,7 +124,7 @@ def begins_elsewhere(value: float, factors: dict) -> str:
     found = ", ".join(f"{name} = {v}" for name, v in factors.items()) or f"the sum of all factors is {value}"
     return (
         f"at the model's initial point there is no density ({found}). Chains begin elsewhere instead, beside it or at "
-        "draws of the prior; pm.sample(initvals=...) says where."
+        "points of the prior; pm.sample(initvals=...) says where."
     )
 
 
@@ -200,8 +200,8 @@ def too_noisy(sd: float, work: Work, *, correlated: bool, ours: bool) -> str:
     chosen = f", with work={now}, which tuning has come to ({given} given)," if work.now else ","
     if not ours:
         todo = (
-            f"it takes {low:.0f} to {high:.0f} times the simulations. pm.Simulator has no such number: write the "
-            "likelihood as a pk.NoisyLogLikelihood that averages so many"
+            f"it takes {low:.0f} to {high:.0f} times the simulations. What draws them here has no such number (a "
+            "pm.Simulator, say): write the likelihood as a pk.NoisyLogLikelihood that averages so many"
         )
     else:
         todo = (
