@@ -447,6 +447,8 @@ MUTATIONS = [
     Mutation("samplers/life", ", elsewhere=search.weighed(self._state.elsewhere))", ")", "nobody weighs", "test_another_mode.py -k weighed"),
     Mutation("samplers/arrival/search", "-math.inf if _is_among(r) else r.gain", "r.gain", "an edge's narrow climb makes another of its mode heavy", "test_another_mode.py -k amid"),
     Mutation("samplers/arrival/search", "rival.top > max(rival.own, rival.since) + 1.0 or ", "", "a narrow mode amid the draws is passed over", "test_another_mode.py -k amid"),
+    Mutation("samplers/arrival/search", "tol=1e-10, hermitian=True) < d:", "tol=1e-10, hermitian=True) < 0:", "where the chain has not moved is no distance", "test_another_mode.py -k amid"),
+    Mutation("samplers/arrival/search", "(variances > 1e-12 * np.square(mean)).all()", "True", "one draw has a covariance", "test_another_mode.py -k amid"),
     Mutation("samplers/pooled/beginning", "return n + follows <= chains.left()", "return True", "beginning takes more than is given", "test_first_user.py -k given"),
     Mutation("samplers/pooled/beginning", "self.places, self.tried = self._elsewhere(), True", "self.tried = True", "nobody begins elsewhere", "test_first_user.py -k nowhere_near"),
     Mutation("steps/prior_scale", "self._is_initial(x) or (ours and looks and not climbs)", "self._is_initial(x)",

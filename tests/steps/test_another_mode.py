@@ -110,6 +110,11 @@ def test_a_mode_is_weighed_by_heights_and_not_by_how_far_a_chain_goes():
 # sums over 300 draws of sds 1e4, 1, 1e-4, which are 50 sds of the last one away
 TWO_SCALES = 300.0 * (np.outer(*2 * [[1.0, 0.0, 0.0, 5e-3]]) + np.diag([0.0, 1e8, 1.0, 1e-8]))
 
+ON_A_LINE = 300.0 * (
+    np.outer(*2 * [[1.0, 3.0, -3.0, 0.0]])
+    + np.diag([0.0, 1.0, 1.0, 1.0]) @ np.ones((4, 4)) @ np.diag([0.0, 1.0, 1.0, 1.0])
+)
+
 
 @pytest.mark.parametrize(
     ("away", "changed", "left"),
@@ -117,6 +122,7 @@ TWO_SCALES = 300.0 * (np.outer(*2 * [[1.0, 0.0, 0.0, 5e-3]]) + np.diag([0.0, 1e8
         (1.0, {}, 0), (8.0, {}, 1), (1.0, {"top": 3.0}, 1), (1.0, {"angles": np.array([0])}, 1),
         pytest.param(1.0, {"products": np.eye(4)}, 1, id="one draw"),
         pytest.param(1.0, {"products": 300.0 * np.ones((4, 4))}, 1, id="all draws are one"),
+        pytest.param(1.0, {"products": ON_A_LINE}, 1, id="all draws are on a line"),
         pytest.param(1.0, {"products": TWO_SCALES}, 1, id="50 sds along a short one"),
     ],
 )  # fmt: skip
