@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 
-.PHONY: demo test test-slow test-lowest audit calibrate lint evidence bench-check notebooks docs linkcheck wheel clean
+.PHONY: demo test test-whole test-slow test-lowest audit calibrate lint evidence bench-check notebooks docs linkcheck wheel clean
 
 # Byte code is made of what is imported, and kept: making all of it takes as long as the rest of an installation.
 export PYTHONDONTWRITEBYTECODE =
@@ -41,6 +41,9 @@ lint: $(VENV)/.dev  ## form, types, the docstrings' examples, and what pages, la
 
 test: lint  ## lint and the fast test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-whole: $(VENV)/.dev  ## whole runs as users make them, in as long as the fast suite takes
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "whole and not slow"
 
 test-slow: $(VENV)/.dev  ## the long statistical suites
 	$(BIN)/python -m pytest -m slow tests tests/text

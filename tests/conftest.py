@@ -44,6 +44,8 @@ from pymc_kameleon.samplers.kamiltonian.values import worth
 pytensor.config.traceback__limit = 0
 c_op.ExternalCOp.get_path = classmethod(functools.cache(c_op.ExternalCOp.get_path.__func__))
 
+FAST = ("not slow and not whole", "whole and not slow", "not slow")  # what is asked of pytest but for slow suites
+
 # What PyTensor makes of a step and of a model, as a user has it; and thousands of gradients.
 DEFAULT_LINKER = {
     "test_bad_input",
@@ -66,7 +68,7 @@ def linker(request):
     name = request.module.__name__.rsplit(".", 1)[-1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(predefined_modes, "FAST_COMPILE", HARDLY if name in HARDLY_CALLED else LESS)
-        if name in DEFAULT_LINKER or request.config.getoption("-m") != "not slow":
+        if name in DEFAULT_LINKER or request.config.getoption("-m") not in FAST:
             yield
         else:
             with pytensor.config.change_flags(mode="FAST_COMPILE"):
@@ -89,7 +91,7 @@ def short_trials(request):
         return _free_run(rng, known, surface, v, min(length, 130))  # of 121 on it tells a correlation
 
     with pytest.MonkeyPatch.context() as patch:
-        if request.config.getoption("-m") == "not slow":
+        if request.config.getoption("-m") in FAST:
             patch.setattr(learning, "free_run", shorter_run)
             if request.module.__name__.rsplit(".", 1)[-1] in SHORT_TRIALS:
                 patch.setattr(worth, "free_chains", shorter)

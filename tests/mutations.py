@@ -814,7 +814,7 @@ def passes(folder: Path, arguments: list[str]) -> bool:
                 sys.path[:] = [str(folder), *(p for p in sys.path if p not in ("", str(ROOT)))]
                 os.environ["PYTHONPATH"] = str(folder)  # of the processes that tests start
                 numba.config.CACHE_DIR = str(folder / "numba")
-                status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *arguments])
+                status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *arguments])
         finally:
             os._exit(status)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

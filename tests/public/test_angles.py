@@ -9,7 +9,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.verdict import convergence
 from tests.step_tester import NO_BLAS
 
-pytestmark = NO_BLAS
+pytestmark = [NO_BLAS, pytest.mark.whole]
 OBSERVED = np.random.default_rng(9).vonmises(3.1, 1.0, 12)
 
 

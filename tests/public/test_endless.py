@@ -125,6 +125,7 @@ def test_a_model_that_cannot_be_asked_is_not():
     assert endless.tails(model, drawn(model).drop_vars("b")) == []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("step", [pytest.param(pk.KamiltonianStep, marks=pytest.mark.slow), pk.FastKameleonStep])
 def test_a_run_of_it_is_not_usable_with_the_model(step):
     model = separated(HEAVY["cauchy"][0])
@@ -139,6 +140,7 @@ def test_a_run_of_it_is_not_usable_with_the_model(step):
     assert "the posterior is improper, nothing bounds b[0]" in pk.report(idata, model)
 
 
+@pytest.mark.whole
 def test_a_ratio_is_not_the_priors_fault():
     """LD50 = -a / b where b may be 0: the unknowns are usable, and the ratio's median."""
     dose = np.array([-0.9, -0.3, -0.05, 0.7])

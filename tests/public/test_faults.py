@@ -7,6 +7,7 @@ from tests.public.faults import PAGE, ROWS, page
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "row", [pytest.param(row, marks=[pytest.mark.slow] if row.slow else [], id=row.fault) for row in ROWS]
 )

@@ -120,6 +120,7 @@ def below_an_unknown_end():
     return model
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("model", [in_order(), below_an_unknown_end()], ids=["order", "flat"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_where_one_draw_of_the_prior_in_120_or_none_has_a_density(model, seed):
@@ -279,6 +280,7 @@ def test_a_log_density_of_minus_1e200_is_no_overflow():
 # --- what a black box answers in ----------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("of", "units"), [(pm.Normal, 1e-9), (pm.Gamma, 1e12)])
 def test_outputs_may_have_any_unit(of, units):
     """A solver's concentration in particles, or in moles: the same surrogate, and the same draws but for rounding."""

@@ -20,6 +20,8 @@ from pymc_kameleon.steps.known_points import known_points
 from tests.public.test_sample import evaluated_here, fork, sample
 from tests.support.hierarchies import BlackBox, schools
 
+pytestmark = pytest.mark.whole
+
 GROUPS = 2
 
 

@@ -85,6 +85,7 @@ def rows_of(found, names=("mu", "theta")):
 # --- black boxes beside noise -----------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("noise", ["term", "output", None])
 def test_beside_noise_the_whole_is_learned_and_the_factor_named(noise, caplog):
     """Without it black boxes are learned one by one."""
@@ -99,6 +100,7 @@ def test_what_is_expensive_cannot_be_learned_by_itself_beside_noise(models):
         pk.KamiltonianStep(model=models["term"], expensive=["BlackBox"])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("noise", ["term", "output", "work"])
 def test_pk_sample_retains_the_estimate_that_was_accepted(sampled, steps, noise):
     """Every draw is an evaluation with its noise, in the record; the control is the same point estimated anew."""

@@ -83,6 +83,7 @@ def chain(sampler, seed, *, has_angles=True, tune=1000, draws=3000):
     return found, life.state.window, np.array(asked[began:])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("sampler", "tune", "n"), [(AdaptiveMetropolis(), 1000, 3000), (ValueKamiltonian(tune=400), 400, 1000)]
 )
@@ -155,6 +156,7 @@ def test_chains_on_the_whole_line_are_compared_in_one_period():
     assert np.ptp(posterior(run)[:, 0, 0]) > 12.0
 
 
+@pytest.mark.whole
 def test_chains_together_are_in_one_period():
     """They begin in five of them; the control is without angles."""
     ends = {}

@@ -10,7 +10,7 @@ from pymc_kameleon.samplers.arrival import search as arrival_search
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KamiltonianStep
 from tests.step_tester import NO_BLAS, begin, drive, warnings_in
 
-pytestmark = NO_BLAS
+pytestmark = [NO_BLAS, pytest.mark.whole]
 
 
 def two(x):

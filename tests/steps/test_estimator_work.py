@@ -207,6 +207,7 @@ def test_the_state_of_a_chain_with_other_work_is_refused(tmp_path):
 # --- exactness -------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("step_type", [AdaptiveMetropolisStep, pytest.param(KamiltonianStep, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("default_linker")
 def test_the_posterior_is_exact_with_what_was_chosen(step_type):

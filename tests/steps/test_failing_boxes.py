@@ -15,6 +15,8 @@ from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.emulator import emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
 
+pytestmark = pytest.mark.whole
+
 calls = []  # of the box since the last draw: whether each failed
 INSTEAD = np.nan
 

@@ -296,6 +296,7 @@ def _effects(scale):
     return scale.matrix.argmax(axis=1)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("build", NONE, ids=lambda build: build.__name__)
 def test_other_priors_are_learned(build):
     assert step_of(build)[1].density.scales == ()
@@ -317,6 +318,7 @@ def test_it_is_said(caplog):
     assert caplog.text.rstrip().endswith("the densities of theta.")
 
 
+@pytest.mark.whole
 def test_the_surrogates_of_both_ways_to_run_have_them(monkeypatch):
     quiet = {"progressbar": False, "random_seed": 1}
     with pm.Model():

@@ -103,6 +103,7 @@ def histories(state):
 MOMENTS = {"before the first draw": 0, "arriving": 3, "while tuning": 120, "after tuning": TUNE}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 @pytest.mark.parametrize(
     "job", [pytest.param(j, id="-".join(j), marks=[] if j in FAST else pytest.mark.slow) for j in JOBS]

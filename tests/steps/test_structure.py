@@ -28,6 +28,7 @@ def run():
     return model, box.calls, sampler, points, stats
 
 
+@pytest.mark.whole
 def test_a_hierarchy_is_learned_by_its_black_boxes(run):
     _, _, sampler, _, stats = run
     last = stats[-1]
@@ -74,6 +75,7 @@ def test_a_solver_that_fails_is_named_when_tuning_ends():
     assert "evaluations while tuning are NaN or +inf, last y = nan at theta = [1." in said
 
 
+@pytest.mark.whole
 def test_a_chain_resumes_bit_for_bit():
     """In the climb; while tuning, and frozen: test_saved_state.py."""
     model, _ = schools()

@@ -92,6 +92,7 @@ def test_what_rises_in_the_log_density_does_not_go_on_rising(slope):
     assert (far > 1.1 * near) == (slope == 0.0)
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("default_linker")
 def test_chains_find_the_posterior(model):
     """Sigma is what the least squares leave, k where they are least."""

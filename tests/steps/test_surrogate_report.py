@@ -61,6 +61,7 @@ def test_longer_tuning_comes_first_where_it_was_short_and_last_where_not():
     assert long.index("parametrisation") < long.index("longer tuning, least likely")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("options", "hierarchy", "advised"),
     [({}, False, False), ({}, True, False), ({"learn": "all", "parametrization": "model"}, True, True)],

@@ -98,6 +98,7 @@ def test_a_constant_is_found_and_anything_else_refused_with_the_numbers(model, t
         drive(of_other_data, 30)
 
 
+@pytest.mark.whole
 def test_points_in_the_models_own_space_and_an_earlier_run(model, table):
     points, values = table
     own = {"a": points[:, 0], "s": np.exp(points[:, 1])}, values - points[:, 1]  # less a Jacobian

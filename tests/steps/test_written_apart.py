@@ -298,6 +298,7 @@ def test_not_where_digits_would_be_lost(scale, moved):
         assert isinstance(pk.KamiltonianStep(compile_kwargs=QUICK).density, AsIfCentred) == moved
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("parametrization", ["auto", pytest.param("model", marks=pytest.mark.slow)])
 def test_groups_that_the_data_know_well(parametrization):
     """1,200 evaluations: hundreds of effective draws, and a handful as the model is written."""
