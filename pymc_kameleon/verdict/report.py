@@ -295,8 +295,8 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
         stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {others:.3g}"
         if share[chain] < 0.7:
             yield (
-                f"Chain {chain} spent much of its time at log densities above the surrogate's (mean share "
-                f"{share[chain]:.2f}){f', at {stands} in the others' if z[chain].max() > 1.0 else ''}."
+                f"Chain {chain} spent much of its time where the log density is above the surrogate's, which had at "
+                f"most {share[chain]:.0%} of its moves{f'; {stands} in the others' if z[chain].max() > 1.0 else ''}."
             )
         else:
             yield f"Chain {chain} is elsewhere: {stands} in the others: another mode, or it has not come to them yet."
@@ -326,16 +326,16 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         return
     if "evaluations" in attributes:
         count, tried = int(attributes.get("nonfinite", 0)), int(attributes["evaluations"])
-        of = f"{count} evaluations ({{:.0%}})"
+        of = f"{count} of {tried} evaluations"
     elif "nonfinite" in idata["sample_stats"]:
         running = idata["sample_stats"]["nonfinite"].values
         count, tried = int((running[:, -1] - running[:, 0]).sum()), running.size
-        of = f"{count} of the draws' evaluations ({{:.0%}})"
+        of = f"{count} of the draws' {tried} evaluations"
     else:
         return
     if count > 0.01 * tried or (count and "evaluations" in attributes):
         yield (
-            f"{of.format(count / tried)} were not finite. Minus infinity where the density is zero by "
+            f"{of} {'was' if count == 1 else 'were'} not finite. Minus infinity where the density is zero by "
             "right loses nothing; elsewhere the posterior lacks what lies there."
         )
     if count > EDGES * tried:
