@@ -58,6 +58,17 @@ def test_hierarchies_non_centred_by_hand_are_learned_in_the_arguments():
     assert not any(i.positive for i in found.inputs)
 
 
+def test_what_depends_on_what_and_is_positive_is_asked_as_far_as_priors_reach():
+    box = BlackBox(lambda total, density: -0.5 * (total - 20.0) ** 2 - density**2)
+    with pm.Model() as model:
+        a, b, n = pm.Normal("a", 30.0, 30.0), pm.Normal("b", 0.0, 30.0), pm.Normal("n", 2.5e20, 1e20)
+        pm.Potential("y", box(a + b, n / 1e20))
+    found = cut(model)
+    assert coordinates(found) == [[0, 1, 2]]  # to 1e20 a step of .5 is rounding
+    assert found.inputs[0].elements.tolist() == [0, 1]
+    assert not found.inputs[0].positive  # a + b = 30 +- 40: of steps of 5 none is below 0
+
+
 def test_positive_arguments_are_learned_in_their_logarithms():
     box = BlackBox(lambda size: -np.square(size))
     with pm.Model() as model:

@@ -27,7 +27,7 @@ from pymc_kameleon.steps.factors.probe import Factor, Inputs
 from pymc_kameleon.steps.hierarchies.coordinates import Coordinates
 from pymc_kameleon.steps.log_density import compile_for_numba
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
-from pymc_kameleon.steps.prior_scale import finite_or_zero
+from pymc_kameleon.steps.prior_scale import finite_or_zero, look_at_prior
 from pymc_kameleon.steps.pytensor_internals import callable_from_numba, compile_strictly
 from pymc_kameleon.surrogates.factors.layout import Layout
 
@@ -79,25 +79,29 @@ class Cut:
         start = np.concatenate([np.ravel(np.asarray(point[v.name], dtype=float)) for v, *_ in self.coordinates.layout])
         self.start = finite_or_zero(start)  # where it is none, nobody sees what moves
         self.reaches: list[np.ndarray] = []
-        self.inputs = self._find_inputs() if self.boxes else []
+        self.inputs = self._find_inputs(look_at_prior(model, variables, point).scale) if self.boxes else []
 
-    def _find_inputs(self) -> list[Inputs]:
-        """By perturbing one coordinate at a time and looking which arguments change: no black box is evaluated."""
+    def _find_inputs(self, spread: np.ndarray) -> list[Inputs]:
+        """By perturbing one coordinate at a time and looking which arguments change: no black box is evaluated.
+
+        As far as their priors' ``spread`` (d,) says: of one at 1e20 a step of 1 is none.
+        """
         d, rng = self.coordinates.dim, np.random.default_rng(0)
+        unit = np.where(self.coordinates.movable, 1.0, np.maximum(spread, 1.0))
         watched = [box.arguments or box.outputs for box in self.boxes]
         arguments = self._compile_arguments(watched)
         changed = [np.zeros((d, len(a)), dtype=bool) for a in arguments(self.start)]
         for _ in range(2):
-            x = self.start + 0.5 * rng.standard_normal(d)
+            x = self.start + 0.5 * unit * rng.standard_normal(d)
             here = arguments(x)
             for i in range(d):
                 there = x.copy()
-                there[i] += rng.uniform(0.1, 0.5)
+                there[i] += unit[i] * rng.uniform(0.1, 0.5)
                 for was, now, row in zip(here, arguments(there), changed, strict=True):
                     row[i] |= ~((was == now) | (np.isnan(was) & np.isnan(now)))
         self.reaches = changed
         # what stays positive at points as wide apart as these is positive by construction
-        far = [arguments(self.start + 5.0 * rng.standard_normal(d)) for _ in range(20)]
+        far = [arguments(self.start + 5.0 * unit * rng.standard_normal(d)) for _ in range(20)]
         chosen: list[Inputs] = []
         for k, box in enumerate(self.boxes):
             within = self._boxes_within(watched[k])
