@@ -74,3 +74,17 @@ def test_the_jacobian_is_that_of_differences(sign, far):
     by_outputs, by_penalty = (slopes(lambda w, k=k: emulate(emulator, w)[k], w) for k in (0, 2))
     assert jacobian == pytest.approx(by_outputs.T, rel=1e-5, abs=1e-7)
     assert slope == pytest.approx(by_penalty, rel=1e-5, abs=1e-7)
+
+
+def test_inputs_that_are_no_numbers_are_an_error_that_the_sampler_knows():
+    """What was positive wherever one had looked is learned as its logarithm, and a chain may go beyond 0."""
+    rng = np.random.default_rng(0)
+    layout = Layout(np.array([0, 1]), np.array([0, 1]), np.array([False]))
+    w = np.log(rng.standard_normal((60, 1)) ** 2)
+    sample = regression.Sample(w, 2.0 * w, np.zeros(60))
+    beyond = np.full_like(w, np.nan)
+    around = np.concatenate([w[:20], beyond[:5]])
+    assert regression.fit(rng, layout, sample, around, w[0], np.ones(1)).errors.max() < 1e-3
+    for reference, here in ((around, beyond[0]), (beyond, w[0])):
+        with pytest.raises(np.linalg.LinAlgError, match="no numbers where the chain is"):
+            regression.fit(rng, layout, sample, reference, here, np.ones(1))

@@ -103,6 +103,10 @@ def fit(
     usable = moderate(sample.outputs).all(axis=1) & moderate(sample.inputs).all(axis=1)
     if not usable.any():
         raise np.linalg.LinAlgError("no black box has returned a number that can be learned from")
+    reference = None if reference is None else reference[moderate(reference).all(axis=1)]
+    # of what was taken for positive, beyond 0
+    if not moderate(here).all() or (reference is not None and not len(reference)):
+        raise np.linalg.LinAlgError("a black box's inputs are no numbers where the chain is")
     sample = Sample(*(a[usable] for a in sample))
     if not nearest:  # of a neighbourhood the rest may be of another order
         sample = Sample(*(a[_alike(sample)] for a in sample))
