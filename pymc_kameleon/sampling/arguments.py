@@ -71,8 +71,9 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     if step is None:
         step = KamiltonianStep(model=model)
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
+        got = f"the class {step.__name__} itself, without parentheses" if isinstance(step, type) else repr(step)
         raise ValueError(
-            f"step must be a KamiltonianStep with surrogate='values', got {step!r}: in a budget's few draws the others "
+            f"step must be a KamiltonianStep with surrogate='values', got {got}: in a budget's few draws the others "
             "learn next to nothing to propose by, which they learn from positions. Leave step= out, or take "
             "pm.sample(step=...)."
         )

@@ -16,6 +16,7 @@ from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.prior_scale import bounded_names, finite_ends
 from pymc_kameleon.steps.told import advice
+from pymc_kameleon.steps.told.places import place
 from pymc_kameleon.verdict import convergence
 from pymc_kameleon.verdict.report import report
 
@@ -74,9 +75,9 @@ def attributes_of(run: Chains, model: pm.Model, density: LogDensity, seconds: fl
     if probed.probes:  # draws from the flattened surrogate
         found |= {"probes": probed.probes, "probes_missed": probed.missed}
         if probed.where is not None:
-            found["missed_where"] = _named(probed.where, density)
+            found["missed_where"] = place(model, density.update({}, probed.where))
     if sought.where is not None:
-        found["ends_elsewhere"] = _named(sought.where, density)
+        found["ends_elsewhere"] = place(model, density.update({}, sought.where))
     return found
 
 
@@ -101,18 +102,13 @@ def _where_it_failed(run: Chains, model: pm.Model, density: LogDensity) -> str:
     return advice.where_it_failed(factors, value, point, noisy_names(model) if density.noisy else "")
 
 
-def _named(x: np.ndarray, density: LogDensity) -> str:
-    """A point by the names of the value variables."""
-    return ", ".join(f"{name} = {np.round(value, 3).tolist()}" for name, value in density.update({}, x).items())
-
-
 def advise(run: Chains, attributes: dict[str, Any], idata: Any) -> None:
     """Log what was done, and what there is to doubt."""
     judged = convergence.judge(posterior(run), run.groups)
     _log.info(
-        "%d evaluations (%d for tuning) in %d rounds: %d draws of each of %d chains, %s.",
+        "%d evaluations (%d for tuning) in %d rounds: %d draws of %s, %s.",
         attributes["evaluations"], attributes["evaluations_tuning"], attributes["rounds"], len(run.rows),
-        len(run.starts), convergence.describe(judged),
+        "one chain" if len(run.starts) == 1 else f"each of {len(run.starts)} chains", convergence.describe(judged),
     )  # fmt: skip
     if "failed_where" in attributes:
         _log.warning(
@@ -132,9 +128,9 @@ def advise(run: Chains, attributes: dict[str, Any], idata: Any) -> None:
         )
     elif math.isnan(judged.rhat):
         _log.warning(
-            "%d draws of each of %d chains are too few to judge (%d of two chains at least): give more %s.",
-            len(run.rows), len(run.starts), convergence.LEAST_DRAWS,
-            "chains" if len(run.starts) < 2 else "evaluations, or fewer chains",
+            "%d draws of %s are too few to judge (%d of two chains at least): give more %s.",
+            len(run.rows), "one chain" if len(run.starts) == 1 else f"each of {len(run.starts)} chains",
+            convergence.LEAST_DRAWS, "chains" if len(run.starts) < 2 else "evaluations, or fewer chains",
         )  # fmt: skip
     else:
         verdict = report(idata).split("\n")[0]

@@ -423,7 +423,9 @@ def _advice(
         if int(attributes.get("factors", 0)) == 1 and not noisy:  # a hierarchy has too many unknowns for that
             helps.append(AS_A_WHOLE)
         if noise_sd or not noisy:
-            helps.append(f"another parametrisation (fewer unknowns{', non-centred hierarchies' * centred})")
+            helps.append(
+                f"another parametrisation (no wall or kink, fewer unknowns{', non-centred hierarchies' * centred})"
+            )
     if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):
         measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""

@@ -262,7 +262,7 @@ def test_too_few_draws_are_not_judged(easy, caplog):
     assert "give more evaluations, or fewer chains." in caplog.text
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         pk.sample(12, tune=8, chains=1, model=model, step=step, random_seed=1, progressbar=False)
-    said = "12 draws of each of 1 chains are too few to judge (10 of two chains at least): give more chains."
+    said = "12 draws of one chain are too few to judge (10 of two chains at least): give more chains."
     assert said in caplog.text
     assert convergence.describe(convergence.Judgement()) == "too few to judge"
 

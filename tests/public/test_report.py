@@ -99,7 +99,7 @@ SAID = {
     ),
     "probes": ({"probes": 40, "probes_missed": 0}, [USABLE, "40 points drawn from the flattened surrogate"], []),
     "a chain that is not covered": (
-        {"share": 0.2}, ["Chain 5 spent much of its time where the log density is above the surrogate's, which had at most 20% of"], [],
+        {"share": 0.2}, ["Chain 5 spent much of its time where the log density is above the surrogate's"], [],
     ),
     "few draws": ({"n": 12, "chains": 6}, ["Not usable"], []),
     "failures": (

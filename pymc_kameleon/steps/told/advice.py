@@ -180,11 +180,10 @@ def other_tuning(step: str, declared: int, draws: int) -> str:
     )
 
 
-def another_mode(at: dict, log_mass: float, left_centred: bool) -> str:
+def another_mode(at: str, log_mass: float, left_centred: bool) -> str:
     """A climb ended in a mode that the chain has not come to; or in the funnel of a hierarchy left centred."""
-    where = ", ".join(f"{n} = {np.round(v, 3).tolist()}" for n, v in at.items())
     return (
-        f"a climb from another start ended in another mode, near {where} (unconstrained), with about "
+        f"a climb from another start ended in another mode, near {at}, with about "
         f"{np.exp(min(log_mass, 50.0)):.2g} times the mass of this chain's, and tuning has not come near it: the "
         "draws are of one mode. Compare several chains by R-hat. pymc_kameleon.sample jumps between modes that its "
         "starts reach, GaussianMixtureStep between those that it has seen."

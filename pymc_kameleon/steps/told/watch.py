@@ -20,6 +20,7 @@ from pymc_kameleon.steps.noise.demands import differ, sampled_beside, solves
 from pymc_kameleon.steps.noise.noisy_factors import are_ours, black_boxes, noisy_names
 from pymc_kameleon.steps.pytensor_internals import draws_random_numbers
 from pymc_kameleon.steps.told import advice
+from pymc_kameleon.steps.told.places import place
 from pymc_kameleon.steps.told.progress import NO_PROPOSALS
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarnings, WarningType
 
@@ -127,7 +128,7 @@ class Watch(SamplerWarnings):
             self.add("arrival", advice.DID_NOT_ARRIVE.format(evaluations=doubt.evaluations, log_density=height))
         if rivals:
             largest = max(rivals, key=lambda r: r.gain)
-            at = density.update({}, step.life.from_arrival(largest.position)[0])
+            at = place(step.model, density.update({}, step.life.from_arrival(largest.position)[0]))
             told = advice.another_mode(at, largest.gain, step.leaves_hierarchies)
             self.add("another mode", told, WarningType.CONVERGENCE, log_mass=largest.gain)
         if state.tune and state.own is not None:
