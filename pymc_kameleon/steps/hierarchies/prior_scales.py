@@ -3,7 +3,8 @@
 Looked for are normal and lognormal priors and data whose location is linear in the unknowns and whose scale is the
 exponential of one of them, as log-transformed standard deviations, variances and precisions are; and the steps of
 Gaussian random walks, which are normal given where the walk was before. The question is put to the compiled graph: what
-is linear is linear at draws of the prior. Whatever the answer, a surrogate only proposes.
+is linear is linear at draws of the prior. With a scale goes its own prior. Whatever the answer, a surrogate only
+proposes.
 """
 
 import logging
@@ -13,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.transforms import LogTransform
 from pytensor.compile.mode import Mode
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace
@@ -30,6 +32,13 @@ from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
+# (beta, c) of a positive unknown's prior: in its logarithm x it adds -exp(-2 beta x) c^2 / 2, and what is linear
+OF_SCALES: dict[str, Callable] = {
+    "HalfNormalRV": lambda location, sigma: (-1.0, 1.0 / sigma),
+    "ExponentialRV": lambda scale: (-0.5, np.sqrt(2.0 / scale)),
+    "GammaRV": lambda alpha, scale: (-0.5, np.sqrt(2.0 / scale)),
+    "InvGammaRV": lambda alpha, scale: (0.5, np.sqrt(2.0 * scale)),
+}
 LINEAR, ROUNDING, DRAWS = 1e-6, 1e-13, 10  # of a sd, how far what is linear may be off; relative; of the prior
 
 
@@ -55,6 +64,7 @@ def known_scales(model: pm.Model, variables: list, point: dict, density: LogDens
         at = _locations_and_scales(coordinates, normal, walks, data)
         values = np.concatenate([np.zeros(coordinates.dim), *(values.ravel() for *_, values in data.values())])
         taken = _add(groups, values, at, _points(model, variables, point, density))
+        _add_their_own(groups, model, coordinates.layout)
     except Exception as error:  # what a surrogate could have known is learned
         _log.info("What the model says of its scales could not be looked at (%s: %s).", type(error).__name__, error)
         return ()
@@ -207,3 +217,26 @@ def _add(groups: dict, values: np.ndarray, at: Callable, points: np.ndarray) -> 
             row[i] += 1.0
         groups.setdefault((j, round(float(by[i, j]), 9)), []).append(np.exp(-at_zero[n + i]) * row)
     return known
+
+
+def _add_their_own(groups: dict, model, layout) -> None:
+    """Add the priors of the scales that are known, where they are such scales themselves and have no unknown parents.
+
+    Without them a normal hierarchy's quadratic is right but for these, and scales are looked for among hundreds of
+    columns: of 40 groups' means 7 effective draws per 1000 evaluations.
+    """
+    known, unknowns = {j for j, _ in groups}, set(model.value_vars)
+    for v, where, shape in layout:
+        rv = model.values_to_rvs[v]
+        kind, transform = type(rv.owner.op).__name__, model.rvs_to_transforms.get(rv)
+        if kind not in OF_SCALES or type(transform) is not LogTransform:
+            continue
+        given = model.replace_rvs_by_values(list(rv.owner.op.dist_params(rv.owner)))
+        if not unknowns.isdisjoint(ancestors(given)):
+            continue
+        with np.errstate(all="ignore"):
+            slope, offsets = OF_SCALES[kind](*(np.asarray(p, dtype=float) for p in compile_strictly([], given)()))
+        for j, c in zip(range(where.start, where.stop), np.broadcast_to(offsets, shape).ravel(), strict=True):
+            if j in known and np.isfinite(c):
+                width = len(next(iter(groups.values()))[0])
+                groups.setdefault((j, slope), []).append(np.append(np.zeros(width - 1), c))

@@ -24,6 +24,7 @@ coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regressio
 its tails are straight, see :mod:`pymc_kameleon.surrogates.values.straight_tails`.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -331,7 +332,7 @@ def _with_tails(x, n, z, value, gradient, s, by_s):
     r = straight_tails.radius(x, whiten, s[:d])
     if r > reach:
         outward, slope, inner = straight_tails.outward(x, whiten, s[:d], r), np.zeros(d), np.zeros(d)
-        far = _fitted(x, n, reach / r * z, inner, s, by_s) - x[4] * (r - reach)
+        far = _fitted(x, n, reach / r * z, inner, s, by_s) - x[4] * reach * math.log(r / reach)
         if far > value or value > x[5]:
             value = far
             _by_z(x, n, outward, slope)
@@ -396,7 +397,7 @@ def _values_and_slopes(numbers, integers, points):
         r = straight_tails.radius(numbers, integers[4 * 5], s) if reach < np.inf else 0.0
         if r > reach:
             inner = np.zeros(d)
-            far = _fitted_at(numbers, integers, reach / r * s, inner) - k * (r - reach)
+            far = _fitted_at(numbers, integers, reach / r * s, inner) - k * reach * math.log(r / reach)
             if far > value or value > top:
                 value = far
                 outward = straight_tails.outward(numbers, integers[4 * 5], s, r)
