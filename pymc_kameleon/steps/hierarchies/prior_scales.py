@@ -32,13 +32,7 @@ from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.regression import affordable
 
 _log = logging.getLogger("pymc.kameleon")
-# (beta, c) of a positive unknown's prior: in its logarithm x it adds -exp(-2 beta x) c^2 / 2, and what is linear
-OF_SCALES: dict[str, Callable] = {
-    "HalfNormalRV": lambda location, sigma: (-1.0, 1.0 / sigma),
-    "ExponentialRV": lambda scale: (-0.5, np.sqrt(2.0 / scale)),
-    "GammaRV": lambda alpha, scale: (-0.5, np.sqrt(2.0 / scale)),
-    "InvGammaRV": lambda alpha, scale: (0.5, np.sqrt(2.0 * scale)),
-}
+OF_SCALES = ("HalfNormalRV", "ExponentialRV", "GammaRV", "InvGammaRV")
 LINEAR, ROUNDING, DRAWS = 1e-6, 1e-13, 10  # of a sd, how far what is linear may be off; relative; of the prior
 
 
@@ -219,6 +213,15 @@ def _add(groups: dict, values: np.ndarray, at: Callable, points: np.ndarray) -> 
     return known
 
 
+def _of_a_scale(kind: str, scale: np.ndarray) -> tuple[float, np.ndarray]:
+    """(beta, c) of a positive unknown's prior: in its logarithm x it adds -exp(-2 beta x) c^2 / 2, beside what is linear."""
+    if kind == "HalfNormalRV":
+        return -1.0, 1.0 / scale
+    if kind == "InvGammaRV":
+        return 0.5, np.sqrt(2.0 * scale)
+    return -0.5, np.sqrt(2.0 / scale)
+
+
 def _add_their_own(groups: dict, model, layout) -> None:
     """Add the priors of the scales that are known, where they are such scales themselves and have no unknown parents.
 
@@ -235,7 +238,7 @@ def _add_their_own(groups: dict, model, layout) -> None:
         if not unknowns.isdisjoint(ancestors(given)):
             continue
         with np.errstate(all="ignore"):
-            slope, offsets = OF_SCALES[kind](*(np.asarray(p, dtype=float) for p in compile_strictly([], given)()))
+            slope, offsets = _of_a_scale(kind, np.asarray(compile_strictly([], given[-1])(), dtype=float))
         for j, c in zip(range(where.start, where.stop), np.broadcast_to(offsets, shape).ravel(), strict=True):
             if j in known and np.isfinite(c):
                 width = len(next(iter(groups.values()))[0])
