@@ -214,7 +214,7 @@ def _add(groups: dict, values: np.ndarray, at: Callable, points: np.ndarray) -> 
 
 
 def _of_a_scale(kind: str, scale: np.ndarray) -> tuple[float, np.ndarray]:
-    """(beta, c) of a positive unknown's prior: in its logarithm x it adds -exp(-2 beta x) c^2 / 2, beside what is linear."""
+    """(beta, c) of a prior that adds -exp(-2 beta x) c^2 / 2, and what is linear, in the logarithm x of an unknown."""
     if kind == "HalfNormalRV":
         return -1.0, 1.0 / scale
     if kind == "InvGammaRV":
