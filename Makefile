@@ -51,7 +51,7 @@ test-slow: $(VENV)/.dev  ## the long statistical suites
 test-lowest:  ## the fast tests with the lowest versions that pyproject.toml allows
 	$(PYTHON) tests/lowest.py > lowest.txt
 	$(MAKE) .venv-lowest/.dev PYTHON=$(PYTHON) VENV=.venv-lowest PIP_CONSTRAINT=$(CURDIR)/lowest.txt
-	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -W ignore::DeprecationWarning  # of old against new ones
+	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -m "not slow" -W ignore::DeprecationWarning  # of old against new ones
 
 audit: $(VENV)/.dev  ## known vulnerabilities of what is installed; asks the index
 	$(INSTALL) --upgrade pip pip-audit

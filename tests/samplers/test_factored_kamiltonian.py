@@ -252,7 +252,6 @@ def largest_z(kind, chains, steps=3, centring=0.5, **wrong):
     return np.abs(two_sample_z(ends, starts, toy)).max()
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(
     ("emulator", "centring", "walled"),
     [
@@ -273,7 +272,6 @@ def test_a_wrong_slope_of_the_known_part_costs_speed_only(monkeypatch):
     assert largest_z(FactoredKamiltonian, 2400) < 4.5
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(
     ("control", "centring", "typical", "chains"),
     [

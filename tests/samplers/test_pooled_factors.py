@@ -20,7 +20,6 @@ from tests.support.pooled import finished, members_and_chains, plan_of
 # --- the frozen kernel ----------------------------------------------------------------------------
 
 
-@pytest.mark.whole
 def test_a_member_is_the_sampler_that_a_single_chain_runs():
     """Bit for bit; of which test_factored_kamiltonian.py says that it is exact, and what is not."""
     toy, rng = compiled_toy(), np.random.default_rng(6)

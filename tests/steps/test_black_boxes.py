@@ -67,6 +67,13 @@ def test_what_depends_on_what_and_is_positive_is_asked_as_far_as_priors_reach():
     assert coordinates(found) == [[0, 1, 2]]  # to 1e20 a step of .5 is rounding
     assert found.inputs[0].elements.tolist() == [0, 1]
     assert not found.inputs[0].positive  # a + b = 30 +- 40: of steps of 5 none is below 0
+    with pm.Model() as model:
+        a, b, c = pm.Normal("a", 0.0, 100.0), pm.Normal("b", 0.0, 100.0), pm.Normal("c", 0.0, 1000.0)
+        pm.Potential("y", box(pt.exp(a + b), 1.0))
+        pm.Potential("z", box(pm.math.sigmoid(c), 1.0))
+    wide = cut(model)
+    assert coordinates(wide) == [[0, 1], [2]]  # where a sigmoid is not 1 to the last digit
+    assert wide.inputs[0].positive  # what underflows is
 
 
 def test_positive_arguments_are_learned_in_their_logarithms():

@@ -355,7 +355,6 @@ def _effects(scale):
     return scale.matrix[scale.matrix.any(axis=1)].argmax(axis=1)  # but of its own
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("build", NONE, ids=lambda build: build.__name__)
 def test_other_priors_are_learned(build):
     assert step_of(build)[1].density.scales == ()
@@ -371,10 +370,10 @@ def test_options_that_leave_all_to_be_learned():
 def test_it_is_said(caplog):
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         step_of(three_levels)
-    assert "Taken from the model, not learned: the densities of region, school." in caplog.text
+    assert "Taken from the model, not learned: the densities of low, region, school, top." in caplog.text
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         step_of(lambda: (centred(), bent_location_beside()))  # of what is not taken nothing is said
-    assert caplog.text.rstrip().endswith("the densities of theta.")
+    assert caplog.text.rstrip().endswith("the densities of tau, theta.")
 
 
 @pytest.mark.whole

@@ -62,6 +62,32 @@ def test_in_a_surrogate_they_are_the_formula():
     x = centre + 0.7 * rng.standard_normal((20, D))
     expected = np.array([plain(KNOWN, row) for row in x])
     np.testing.assert_allclose(np.ptp(features.values(f, x) - expected), 0.0, atol=1e-9)
+    h = 1e-3
+    at = lambda z: features.values(f, (centre + scale * (factor @ z))[None])[0]  # noqa: E731
+    steps = h * np.eye(D)
+    numeric = [[at(a + b) - at(a - b) - at(b - a) + at(-a - b) for a in steps] for b in steps]
+    rows = blocks.rates[:, None] * factor[blocks.variables]
+    mixed = rows.T @ blocks.linear + blocks.linear.T @ rows
+    found = known_scales.curvature(f, factor) + mixed
+    np.testing.assert_allclose(np.array(numeric) / (4.0 * h * h), found, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n", [30, 1000])
+def test_where_all_but_what_is_linear_is_known_the_metric_is_the_posteriors(seed, n):
+    """What is fitted has no curvature along log sigma but rounding's: an axis was 1 or 20,000 sds long, by its sign."""
+    rng = np.random.default_rng(seed)
+    design = np.column_stack([np.ones(n), rng.standard_normal(n)])
+    y = design @ [1.0, 2.0] + rng.standard_normal(n)
+    rows = np.column_stack([-design, np.zeros(n)])
+    known = (KnownScale(2, 1.0, rows, y, n), KnownScale(2, -1.0, np.zeros((1, 3)), np.ones(1), 1))
+    chain = np.array([1.0, 2.0, 0.0]) + rng.standard_normal((300, 3)) / np.sqrt([n, n, 2.0 * n])
+    values = np.array([plain(known, x) - 0.005 * x[:2] @ x[:2] for x in chain])
+    fit = regression.fit(rng, chain, values, chain, values, known=known)
+    assert fit.quadratic_error < 1e-9
+    metric = transitions.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
+    axes = np.linalg.eigvals(np.linalg.solve(fit.whiten_factor, metric)).real
+    assert 0.5 < axes.min() <= axes.max() < 2.0
 
 
 @pytest.mark.parametrize("reach", [math.inf, 1.5])

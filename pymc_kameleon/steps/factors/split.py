@@ -91,17 +91,18 @@ class Cut:
         watched = [box.arguments or box.outputs for box in self.boxes]
         arguments = self._compile_arguments(watched)
         changed = [np.zeros((d, len(a)), dtype=bool) for a in arguments(self.start)]
-        for _ in range(2):
-            x = self.start + 0.5 * unit * rng.standard_normal(d)
+        for size in (np.ones(d), np.ones(d), *[unit] * int((unit > 1.0).any())):
+            x = self.start + 0.5 * size * rng.standard_normal(d)
             here = arguments(x)
             for i in range(d):
                 there = x.copy()
-                there[i] += unit[i] * rng.uniform(0.1, 0.5)
+                there[i] += size[i] * rng.uniform(0.1, 0.5)
                 for was, now, row in zip(here, arguments(there), changed, strict=True):
                     row[i] |= ~((was == now) | (np.isnan(was) & np.isnan(now)))
         self.reaches = changed
         # what stays positive at points as wide apart as these is positive by construction
-        far = [arguments(self.start + 5.0 * unit * rng.standard_normal(d)) for _ in range(20)]
+        far = [arguments(self.start + 5.0 * rng.standard_normal(d)) for _ in range(20)]
+        farther = [arguments(self.start + 5.0 * unit * rng.standard_normal(d)) for _ in range(20)]
         chosen: list[Inputs] = []
         for k, box in enumerate(self.boxes):
             within = self._boxes_within(watched[k])
@@ -115,6 +116,7 @@ class Cut:
                 chosen.append(Inputs(coordinates, None, False))
             else:
                 positive = all((draw[k][elements] > 0.0).all() for draw in far)
+                positive &= all((draw[k][elements] >= 0.0).all() for draw in farther)  # exponentials may underflow
                 chosen.append(Inputs(coordinates, elements, positive))
         return chosen
 

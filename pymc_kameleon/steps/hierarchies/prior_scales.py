@@ -3,12 +3,13 @@
 Looked for are normal and lognormal priors and data whose location is linear in the unknowns and whose scale is the
 exponential of one of them, as log-transformed standard deviations, variances and precisions are; and the steps of
 Gaussian random walks, which are normal given where the walk was before. The question is put to the compiled graph: what
-is linear is linear at draws of the prior. With a scale goes its own prior. Whatever the answer, a surrogate only
-proposes.
+is linear is linear at draws of the prior. With a scale goes its own prior, if that is one of
+``OF_SCALES``. Whatever the answer, a surrogate only proposes.
 """
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -58,13 +59,14 @@ def known_scales(model: pm.Model, variables: list, point: dict, density: LogDens
         at = _locations_and_scales(coordinates, normal, walks, data)
         values = np.concatenate([np.zeros(coordinates.dim), *(values.ravel() for *_, values in data.values())])
         taken = _add(groups, values, at, _points(model, variables, point, density))
-        _add_their_own(groups, model, coordinates.layout)
     except Exception as error:  # what a surrogate could have known is learned
         _log.info("What the model says of its scales could not be looked at (%s: %s).", type(error).__name__, error)
         return ()
     ends = np.cumsum([coordinates.dim, *(values.size for *_, values in data.values())])
     said = [v for v, where, _ in coordinates.layout if taken[where].any()]
     said += [rv for rv, (first, last) in zip(data, pairwise(ends), strict=True) if taken[first:last].any()]
+    with suppress(Exception):  # a user's graph may say what a scale's prior is
+        said += _add_their_own(groups, model, coordinates.layout)
     if groups:
         _log.info("Taken from the model, not learned: the densities of %s.", names(said))
     return tuple(_known(j, slope, rows) for (j, slope), rows in groups.items())
@@ -222,13 +224,15 @@ def _of_a_scale(kind: str, scale: np.ndarray) -> tuple[float, np.ndarray]:
     return -0.5, np.sqrt(2.0 / scale)
 
 
-def _add_their_own(groups: dict, model, layout) -> None:
+def _add_their_own(groups: dict, model, layout) -> list:
     """Add the priors of the scales that are known, where they are such scales themselves and have no unknown parents.
+
+    The variables whose they are.
 
     Without them a normal hierarchy's quadratic is right but for these, and scales are looked for among hundreds of
     columns: of 40 groups' means 7 effective draws per 1000 evaluations.
     """
-    known, unknowns = {j for j, _ in groups}, set(model.value_vars)
+    known, unknowns, said = {j for j, _ in groups}, set(model.value_vars), []
     for v, where, shape in layout:
         rv = model.values_to_rvs[v]
         kind, transform = type(rv.owner.op).__name__, model.rvs_to_transforms.get(rv)
@@ -243,3 +247,5 @@ def _add_their_own(groups: dict, model, layout) -> None:
             if j in known and np.isfinite(c):
                 width = len(next(iter(groups.values()))[0])
                 groups.setdefault((j, slope), []).append(np.append(np.zeros(width - 1), c))
+                said += [rv] * (rv not in said)
+    return said

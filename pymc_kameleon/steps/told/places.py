@@ -25,5 +25,5 @@ def _listed(values) -> str:
 
 
 def _rounded(value):
-    """To four digits each: of a rate of 1e-9, too."""
-    return np.vectorize(lambda x: float(f"{x:.4g}"), otypes=[float])(value).tolist()
+    """To eight digits each: of a rate of 1e-9, too, and of a share of .99999."""
+    return np.vectorize(lambda x: float(f"{x:.8g}"), otypes=[float])(value).tolist()

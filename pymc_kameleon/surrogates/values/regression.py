@@ -414,7 +414,7 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
     curvature = features.unpack_quadratic(plain / scale[:free], d)[2]
     curvature = to_u.T @ curvature @ to_u
     if data.template.known:
-        curvature = curvature + known_scales.curvature(data.template)
+        curvature = curvature + known_scales.curvature(data.template, data.whiten_factor)
     surrogate = unpack(basis, coefficients, scale[: best.basis.base][kept[: best.basis.base]], data.offset)
     # a scale's blocks have the tails that a scale has, but monomials beside them, and what is fitted exactly its own
     own = best.basis.family.scales and not len(surrogate.monomials)

@@ -9,8 +9,9 @@ too high a proposal is lost. So beyond R, with g the fit and z whitened by the c
 
 and the second, too, where g promises more than any log density that it was fitted to. R is the distance beyond which
 ``BEYOND`` of the chain's states are, and k, the slope there, is ``SLOPE`` + (d - 1) / R: what a shell's volume grows
-by, and as much more as an exponential's tail falls in an sd. Beside a normal f has 2 % more mass. Not where g is exact,
-a quadratic, or scales alone (:mod:`pymc_kameleon.surrogates.values.regression`): these have tails of their own.
+by, and as much more as an exponential's tail falls in an sd; with R < 2 as much as leaves f a finite mass. Beside a
+normal f has 2 % more mass. Not where g is exact, a quadratic, or scales alone
+(:mod:`pymc_kameleon.surrogates.values.regression`): these have tails of their own.
 
 f remains one fixed function, with its own gradient: nothing about exactness changes. Without them such tails cost a
 polynomial nine tenths of its effective draws (garch: 46 for 377 per 1000). A line in |z| itself was too low where
@@ -33,7 +34,7 @@ SLOPE = 1.0  # per sd
 def choose(z: np.ndarray) -> tuple[float, float]:
     """(R, k) for the chain's states ``z`` (m, d); an infinite R, which is none, where they are all at one place."""
     reach = float(np.quantile(np.linalg.norm(z, axis=1), 1.0 - BEYOND))
-    return (reach, SLOPE + (z.shape[1] - 1) / reach) if reach > 0.0 else (math.inf, 0.0)
+    return (reach, (max(SLOPE * reach, 2.0) + z.shape[1] - 1) / reach) if reach > 0.0 else (math.inf, 0.0)
 
 
 # --- compiled -------------------------------------------------------------------------------------
