@@ -602,7 +602,7 @@ MUTATIONS = [
              "the same, for whole arrays", "surrogates/test_value_regression.py -k 'compiled_value'"),
     Mutation("surrogates/values/straight_tails", "    along = k * shrink\n", "    along = 0.0\n",
              "a straight tail's slope is not in its gradient", "surrogates/test_value_regression.py -k 'compiled_value'"),
-    Mutation("surrogates/values/straight_tails", " + z.shape[1] - 1) / reach", ") / reach",
+    Mutation("surrogates/values/straight_tails", "SLOPE + z.shape[1] / reach", "SLOPE",
              "straight tails have more mass than the target", "surrogates/test_value_regression.py -k 'hold_little'"),
     Mutation("surrogates/values/regression", "surrogate = surrogate._replace(reach=reach, slope=slope", "surrogate = surrogate._replace(slope=slope",
              "no straight tails", "surrogates/test_value_regression.py -k 'straight_where'"),
