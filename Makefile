@@ -42,7 +42,7 @@ lint: $(VENV)/.dev  ## form, types, the docstrings' examples, and what pages, la
 test: lint  ## lint and the fast test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-whole: $(VENV)/.dev  ## whole runs as users make them, in as long as the fast suite takes
+test-whole: $(VENV)/.dev  ## runs as users make them, from the start to the verdict
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "whole and not slow"
 
 test-slow: $(VENV)/.dev  ## the long statistical suites

@@ -44,12 +44,8 @@ from pymc_kameleon.samplers.kamiltonian.values import worth
 pytensor.config.traceback__limit = 0
 c_op.ExternalCOp.get_path = classmethod(functools.cache(c_op.ExternalCOp.get_path.__func__))
 
-FAST = (
-    "not slow and not whole",
-    "whole and not slow",
-    "whole",
-    "not slow",
-)  # what is asked of pytest but for slow suites
+# What is asked of pytest but for slow suites
+FAST = ("not slow and not whole", "whole and not slow", "whole", "not slow")
 
 # What PyTensor makes of a step and of a model, as a user has it; and thousands of gradients.
 DEFAULT_LINKER = {

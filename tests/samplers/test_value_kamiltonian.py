@@ -107,7 +107,7 @@ WRONG = {
     "scale, small D": (wrong_scale(), {"radius": 1.3}),
     "rays": (bad_surrogate(), {"rays": 0.7, "floor": 0.4}),
     "walls": (bad_surrogate(depth=1.0), {"walls": WALLS, "slack": 8.0}),
-    "straight tails": (bad_surrogate()._replace(reach=0.8, slope=0.7, top=2.0), {}),
+    "power tails": (bad_surrogate()._replace(reach=0.8, slope=0.7, top=2.0), {}),
 }
 
 

@@ -91,8 +91,8 @@ def test_where_all_but_what_is_linear_is_known_the_metric_is_the_posteriors(seed
 
 
 @pytest.mark.parametrize("reach", [math.inf, 1.5])
-def test_compiled_value_and_gradient_beside_straight_tails(reach):
-    """What was fitted goes on in straight lines; what is known does not."""
+def test_compiled_value_and_gradient_beside_power_tails(reach):
+    """What was fitted goes on as a power of the distance; what is known does not."""
     fit = fitted(KNOWN)
     whole = fit.surrogate._replace(reach=reach, slope=2.0, top=1e9)
     rest = known_scales.left_out(whole)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.surrogates import transitions
-from pymc_kameleon.surrogates.values import features, least_squares, monomials, regression, straight_tails
+from pymc_kameleon.surrogates.values import features, least_squares, monomials, power_tails, regression
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
 from pymc_kameleon.surrogates.values.library import LIBRARY
 from tests.support.differences import slopes
@@ -52,8 +52,8 @@ def plain_value(f, x):
     return value + numerator / (1.0 + r2 / f.tail_scale)
 
 
-def plain_value_with_straight_tails(f, x):
-    """The formula of straight_tails' docstring."""
+def plain_value_with_power_tails(f, x):
+    """The formula of power_tails' docstring."""
     s = (x - f.centre) / f.scale
     r, fitted = np.linalg.norm(f.whiten @ s), plain_value(f, x)
     if r <= f.reach:
@@ -72,7 +72,7 @@ def test_compiled_value_and_gradient(d, kind, reach, top, every):
     f = f._replace(variables=f.variables[::every], powers=f.powers[::every], monomials=f.monomials[::every])
     assert d == 1 or (features.products.make(f, d)[4].size > 0) == (every == 1)
     points = f.centre + f.scale * rng.standard_normal((5, d))
-    oracle = partial(plain_value_with_straight_tails, f)
+    oracle = partial(plain_value_with_power_tails, f)
     np.testing.assert_allclose(features.values(f, points), [*map(oracle, points)], rtol=1e-10, atol=1e-10)
     for x in points:
         gradient = features.values_and_slopes(f, ((x - f.centre) / f.scale)[None])[1][0]
@@ -91,7 +91,7 @@ def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind, reach):
     for one in x:
         z, value = transitions.located(dynamics, one)
         np.testing.assert_allclose(z, transitions.to_z(dynamics, one), rtol=1e-10, atol=1e-12)
-        assert value == pytest.approx(plain_value_with_straight_tails(f, one), rel=1e-9, abs=1e-9)
+        assert value == pytest.approx(plain_value_with_power_tails(f, one), rel=1e-9, abs=1e-9)
         assert transitions.value_inside(dynamics, one) == transitions.value(dynamics, z) == value
         low = dynamics._replace(ceiling=value - 1.0)
         near = dynamics._replace(radius=0.5 * math.sqrt(z @ z))
@@ -248,7 +248,7 @@ def touches_an_end(x):
     return -5.0 * math.log1p(math.exp(-x[0])) - math.log1p(math.exp(x[0])) - 0.5 * (x[1] - 0.3 * x[0]) ** 2
 
 
-def test_tails_are_straight_where_those_of_a_logit_are():
+def test_tails_are_powers_where_those_of_a_logit_are():
     """At twice the distance that the chain has been, where a polynomial is far too low, which would hold a chain."""
     rng = np.random.default_rng(3)
     share, other = rng.beta(5.0, 1.0, 1000), rng.standard_normal(1000)
@@ -268,18 +268,18 @@ def test_tails_are_straight_where_those_of_a_logit_are():
     assert (truth - features.values(f._replace(reach=math.inf), far)).max() > 10.0, "such a polynomial would not matter"
 
 
-def test_straight_tails_hold_little_that_is_not_there():
-    """Of a normal's own quadratic with straight tails: the mass out there, summed over shells, is some per cent."""
+def test_power_tails_hold_little_that_is_not_there():
+    """Of a normal's own quadratic with power tails: the mass out there, summed over shells, is some per cent."""
     rng = np.random.default_rng(4)
     for d in (1, 3, 10, 30):
-        reach, slope = straight_tails.choose(rng.standard_normal((20_000, d)))
+        reach, slope = power_tails.choose(rng.standard_normal((20_000, d)))
         r = np.geomspace(1e-3, 1e6, 100_001)
         volume = d * np.log(r)  # and r, of a step of log r
         tail = -0.5 * reach**2 - slope * reach * np.log(r / reach)
         beyond = np.where(r > reach, np.maximum(-0.5 * r**2, tail), -0.5 * r**2)
         mass, own = np.exp(volume + beyond).sum(), np.exp(volume - 0.5 * r**2).sum()
         assert 1.0 < mass / own < 1.04
-    assert straight_tails.choose(np.zeros((10, 2))) == (math.inf, 0.0)
+    assert power_tails.choose(np.zeros((10, 2))) == (math.inf, 0.0)
 
 
 def test_a_fit_is_determined_by_its_seed_and_ignores_points_without_a_density():

@@ -3,8 +3,8 @@
 Looked for are normal and lognormal priors and data whose location is linear in the unknowns and whose scale is the
 exponential of one of them, as log-transformed standard deviations, variances and precisions are; and the steps of
 Gaussian random walks, which are normal given where the walk was before. The question is put to the compiled graph: what
-is linear is linear at draws of the prior. With a scale goes its own prior, if that is one of
-``OF_SCALES``. Whatever the answer, a surrogate only proposes.
+is linear is linear at draws of the prior. With a scale goes its own prior, if that is one of ``OF_SCALES``. Whatever
+the answer, a surrogate only proposes.
 """
 
 import logging
@@ -225,9 +225,7 @@ def _of_a_scale(kind: str, scale: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _add_their_own(groups: dict, model, layout) -> list:
-    """Add the priors of the scales that are known, where they are such scales themselves and have no unknown parents.
-
-    The variables whose they are.
+    """Add the priors of the scales that are known, where they have no unknown parents, and return whose they are.
 
     Without them a normal hierarchy's quadratic is right but for these, and scales are looked for among hundreds of
     columns: of 40 groups' means 7 effective draws per 1000 evaluations.

@@ -21,7 +21,7 @@ A multivariate t is one logarithm exactly; the rational part is the derivative o
 centre and its matrix, so that both need be known only roughly. e are blocks exp(a s_j) times a quadratic in z:
 unknown standard deviations, see :mod:`pymc_kameleon.surrogates.values.scales`. All of it is linear in its
 coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least squares. Far out
-its tails are straight, see :mod:`pymc_kameleon.surrogates.values.straight_tails`.
+its tails are powers of the distance, see :mod:`pymc_kameleon.surrogates.values.power_tails`.
 """
 
 import math
@@ -32,7 +32,7 @@ import numpy as np
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.numerics.covariance import multiply
 from pymc_kameleon.surrogates import rescaling
-from pymc_kameleon.surrogates.values import products, scales, straight_tails, sums
+from pymc_kameleon.surrogates.values import power_tails, products, scales, sums
 from pymc_kameleon.surrogates.values.sums import LOG_LADDER
 
 NONE, GAUSSIAN, PAIRWISE, FOURIER = 0, 1, 2, 3  # values of Surrogate.kind
@@ -62,9 +62,9 @@ class Surrogate(NamedTuple):
     tail_linear: np.ndarray  # (d,): p
     tail_quadratic: np.ndarray  # (d, d): the symmetric R
     blocks: scales.Blocks  # e
-    known: int  # of the blocks, the first that are known: beside what has straight tails
+    known: int  # of the blocks, the first that are known: beside what has power tails
     known_linear: np.ndarray  # (d,), in s: what is known with them
-    # of :mod:`pymc_kameleon.surrogates.values.straight_tails`: its R and k, and what g is not believed above, beyond R
+    # of :mod:`pymc_kameleon.surrogates.values.power_tails`: its R and k, and what g is not believed above, beyond R
     reach: float = np.inf
     slope: float = 0.0
     top: float = np.inf
@@ -327,16 +327,16 @@ def _fitted(x, n, z, gradient, s, by_s):
 
 @njit(cache=True)
 def _with_tails(x, n, z, value, gradient, s, by_s):
-    """What was fitted, whose value and gradient are given; where it is not believed, its straight tails."""
+    """What was fitted, whose value and gradient are given; where it is not believed, its power tails."""
     d, reach, whiten = z.size, x[3], n[4 * 5]
-    r = straight_tails.radius(x, whiten, s[:d])
+    r = power_tails.radius(x, whiten, s[:d])
     if r > reach:
-        outward, slope, inner = straight_tails.outward(x, whiten, s[:d], r), np.zeros(d), np.zeros(d)
+        outward, slope, inner = power_tails.outward(x, whiten, s[:d], r), np.zeros(d), np.zeros(d)
         far = _fitted(x, n, reach / r * z, inner, s, by_s) - x[4] * reach * math.log(r / reach)
         if far > value or value > x[5]:
             value = far
             _by_z(x, n, outward, slope)
-            straight_tails.continued(reach / r, r, x[4], z, inner, slope, gradient)
+            power_tails.continued(reach / r, r, x[4], z, inner, slope, gradient)
     return value
 
 
@@ -394,14 +394,14 @@ def _values_and_slopes(numbers, integers, points):
     for row in range(n):
         s = points[row]
         value = _fitted_at(numbers, integers, s, slopes[row])
-        r = straight_tails.radius(numbers, integers[4 * 5], s) if reach < np.inf else 0.0
+        r = power_tails.radius(numbers, integers[4 * 5], s) if reach < np.inf else 0.0
         if r > reach:
             inner = np.zeros(d)
             far = _fitted_at(numbers, integers, reach / r * s, inner) - k * reach * math.log(r / reach)
             if far > value or value > top:
                 value = far
-                outward = straight_tails.outward(numbers, integers[4 * 5], s, r)
-                straight_tails.continued(reach / r, r, k, s, inner, outward, slopes[row])
+                outward = power_tails.outward(numbers, integers[4 * 5], s, r)
+                power_tails.continued(reach / r, r, k, s, inner, outward, slopes[row])
         if integers[integers[4 * 37] + 3] > 0:
             value += _known(numbers, integers, s, slopes[row])
         result[row] = value

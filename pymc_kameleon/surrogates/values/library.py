@@ -65,7 +65,7 @@ class Data(NamedTuple):
     reference: float  # y_ref minus ``offset``
     template: Surrogate
     whiten_factor: np.ndarray
-    straight: tuple[float, float]  # R and k of the straight tails
+    tails: tuple[float, float]  # R and k of the power tails
 
 
 class Basis(NamedTuple):

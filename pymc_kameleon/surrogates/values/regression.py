@@ -27,7 +27,7 @@ import numpy as np
 import scipy
 
 from pymc_kameleon.numerics import checks
-from pymc_kameleon.surrogates.values import features, known_scales, monomials, scale_basis, scales, straight_tails
+from pymc_kameleon.surrogates.values import features, known_scales, monomials, power_tails, scale_basis, scales
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, PAIRWISE, Surrogate
 from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.least_squares import (
@@ -57,7 +57,7 @@ class Fit(NamedTuple):
 
     surrogate: Surrogate
     family: str
-    error: float  # root of the weighted, clipped held-out squared error of the chosen family, without straight tails
+    error: float  # root of the weighted, clipped held-out squared error of the chosen family, without power tails
     top_error: float  # the same, unweighted, over held-out points near the top: what ``relative_error`` is chosen by
     residual_sd: float  # robust sd of the held-out residual at the points of high weight: the s0 of the next fit
     relative_error: float  # c
@@ -227,7 +227,7 @@ def prepare(
         reference=float(reference) - offset,
         template=template._replace(origin=origin, frame=frame),
         whiten_factor=factor,
-        straight=straight_tails.choose(states @ template.whiten.T),
+        tails=power_tails.choose(states @ template.whiten.T),
     )
 
 
@@ -419,7 +419,7 @@ def _finish(data, shared, best: Candidate, quadratic: Candidate, relative) -> Fi
     # a scale's blocks have the tails that a scale has, but monomials beside them, and what is fitted exactly its own
     own = best.basis.family.scales and not len(surrogate.monomials)
     if not (own or features.is_quadratic(known_scales.left_out(surrogate)) or best.error < EXACT):
-        reach, slope = data.straight
+        reach, slope = data.tails
         surrogate = surrogate._replace(reach=reach, slope=slope, top=float(data.y.max()) + data.offset)
     y, weights = data.heights[data.held_out], data.weights[data.held_out]
     near_top = y > data.reference - 1.0 - 0.25 * d

@@ -1,4 +1,4 @@
-"""Straight tails: far out, where what was fitted falls faster, a surrogate falls as a power of the distance.
+"""Power tails: far out, where what was fitted falls faster, a surrogate falls as a power of the distance.
 
 A posterior that touches the end of a parameter's range has a tail that is a straight line in the logarithm or the logit
 that is sampled, one with a Student-t prior a straight line in log |z|, and a polynomial, fitted to where the points
