@@ -557,6 +557,8 @@ MUTATIONS = [
              "what is known is learned, and counted twice", "surrogates/test_known_scales.py"),
     Mutation("surrogates/values/known_scales", " + (rows.T * f.blocks.constants[: f.known]) @ rows", "",
              "a metric that does not see what a scale bends", "surrogates/test_known_scales.py"),
+    Mutation("samplers/kamiltonian/values/tuning", "surrogate_dynamics.farthest(fit.error) if fit.surrogate.known else ", "",
+             "chains stop where they have been when what is not known was learned", "surrogates/test_known_scales.py"),
     Mutation("surrogates/values/regression", "curvature + known_scales.curvature(data.template, data.whiten_factor)", "curvature",
              "a metric that does not see the priors", "surrogates/test_known_scales.py"),
     Mutation("surrogates/values/features", "        value += scales.add_blocks(_blocks(x, n), known, blocks",

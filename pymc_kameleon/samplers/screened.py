@@ -235,7 +235,7 @@ class Screened(SurrogateSampler):
             schedule=schedule._replace(refits=schedule.refits + 1),
         )
         dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, reference[0], 1.0, fit.error)
-        reach = 10.0 if fit.error < 1e-3 else surrogate_dynamics.REACH  # farther where f is all but exact
+        reach = surrogate_dynamics.farthest(fit.error)
         dynamics = surrogate_dynamics.bounded(dynamics, dynamics.archive, learning.evaluated.log_densities, reach)
         dynamics = surrogate_dynamics.walled(dynamics, learning.evaluated, reference[0])
         dynamics = dynamics._replace(archive=dynamics.archive[:1].copy())

@@ -154,6 +154,11 @@ def bounded(dynamics: Dynamics, z: np.ndarray, log_densities: np.ndarray, times:
     return below(dynamics._replace(radius=radius), highest + MARGIN + 0.5 * math.sqrt(z.shape[1]))
 
 
+def farthest(error: float) -> float:
+    """How many times as far as the chain has been D may go: farther where f is all but exact, by its held-out error."""
+    return 10.0 if error < 1e-3 else REACH
+
+
 def walled(dynamics: Dynamics, evaluated: Evaluations, states: np.ndarray) -> Dynamics:
     """With walls to f, where points that f promises to be as good as the chain's ``states`` (m, d) had no density."""
     least = features.values(dynamics.surrogate, states.copy()).min() - MARGIN

@@ -149,9 +149,9 @@ def _choose_arms_carefully(rng, state: State, chain) -> State:
     archive = chain[rng.integers(len(chain), size=min(refits.ARCHIVE, len(chain)))]
     z = np.ascontiguousarray(_in_dynamics(dynamics, archive))
     dynamics = dynamics._replace(archive=z)
-    bounded = _bound(dynamics, chain, learning)
+    bounded = _bound(dynamics, chain, learning, state.fit)
     trial = bounded._replace(
-        radius=bounded.radius / surrogate_dynamics.REACH,
+        radius=bounded.radius / _times(state.fit),
         ceiling=bounded.ceiling - 2.0 - 0.5 * math.sqrt(z.shape[1]),
         step_size=math.exp(learning.averaging.log_average),
     )
@@ -173,7 +173,7 @@ def fix(state: State, chain: np.ndarray, caution: float = 1.0) -> State:
         return state._replace(quality=quality)
     quality = measure(learning, state.fit.residual_sd)
     dynamics = state.dynamics._replace(step_size=math.exp(learning.averaging.log_average))
-    dynamics = _bound(dynamics, chain, learning)
+    dynamics = _bound(dynamics, chain, learning, state.fit)
     dynamics = surrogate_dynamics.walled(dynamics, learning.evaluated, chain)
     arms = kamiltonian_worth.shares(learning.worth)
     floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
@@ -213,9 +213,14 @@ def _recent_share(state: State, quality: Quality) -> float:
     return float(np.exp(-np.maximum(0.0, excess)).mean())
 
 
-def _bound(dynamics, chain, learning):
+def _bound(dynamics, chain, learning, fit):
     z = _in_dynamics(dynamics, chain)
-    return surrogate_dynamics.bounded(dynamics, z, learning.evaluated.log_densities)
+    return surrogate_dynamics.bounded(dynamics, z, learning.evaluated.log_densities, _times(fit))
+
+
+def _times(fit):
+    """As far as the chain has been; what is known is right beyond the few states that it takes to learn the rest."""
+    return surrogate_dynamics.farthest(fit.error) if fit.surrogate.known else surrogate_dynamics.REACH
 
 
 def _in_dynamics(dynamics, chain):
