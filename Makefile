@@ -42,13 +42,13 @@ lint: $(VENV)/.dev  ## form, types, the docstrings' examples, and what pages, la
 test: lint  ## lint and the fast test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-whole: $(VENV)/.dev  ## runs as users make them, from the start to the verdict
+test-whole: $(VENV)/.dev  ## whole runs, from the start to the verdict
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "whole and not slow"
 
 test-slow: $(VENV)/.dev  ## the long statistical suites
 	$(BIN)/python -m pytest -m slow tests tests/text
 
-test-lowest:  ## the fast tests with the lowest versions that pyproject.toml allows
+test-lowest:  ## all tests but the slow ones, with the lowest versions that pyproject.toml allows
 	$(PYTHON) tests/lowest.py > lowest.txt
 	$(MAKE) .venv-lowest/.dev PYTHON=$(PYTHON) VENV=.venv-lowest PIP_CONSTRAINT=$(CURDIR)/lowest.txt
 	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -m "not slow" -W ignore::DeprecationWarning  # of old against new ones

@@ -65,7 +65,7 @@ HARDLY_CALLED = {"test_alike", "test_batched", "test_black_boxes", "test_coordin
 
 @pytest.fixture(autouse=True, scope="module")
 def linker(request):
-    """Python's in the fast suite, PyTensor's own in the slow one and for the modules above."""
+    """Python's but in the slow suite, PyTensor's own there and for the modules above."""
     name = request.module.__name__.rsplit(".", 1)[-1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(predefined_modes, "FAST_COMPILE", HARDLY if name in HARDLY_CALLED else LESS)
@@ -83,7 +83,7 @@ SHORT_TRIALS = {"test_pooled", "test_sample", "test_ways_to_run", "test_checkpoi
 
 @pytest.fixture(autouse=True, scope="module")
 def short_trials(request):
-    """A quarter as long in the fast suite, in the modules above; in all no fit to black boxes tries long."""
+    """A quarter as long but in the slow suite, in the modules above; in all no fit to black boxes tries long."""
 
     def shorter(rng, dynamics, arm, length, chains):
         return _free_chains(rng, dynamics, arm, max(4, length // 4), chains)

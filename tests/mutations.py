@@ -1,7 +1,7 @@
-"""Does the fast suite notice? Small wrong changes of the package, one at a time, each with the tests that should fail.
+"""Do the tests notice? Small wrong changes of the package, one at a time, each with the tests that should fail.
 
 ``python -m tests.mutations [--named] [number ...]`` copies the checkout to a temporary folder, makes each change there, runs the
-tests named beside it (fast ones, stopping at the first failure) and, if they all pass, the whole fast suite (not with
+tests named beside it (none that is slow, stopping at the first failure) and, if they all pass, all that are not slow (not with
 ``--named``). It prints a table and ends with an error if a mutation survives. A change whose text is not found exactly once is refused, here
 and in ``tests/text/test_mutations.py``, so that the list cannot rot.
 """
@@ -851,7 +851,7 @@ def commands(tests: str) -> list[list[str]]:
 
 
 def run(folder: Path, mutation: Mutation, whole: bool) -> str:
-    """Which tests noticed; empty for a survivor. ``whole``: after those that are named, the whole fast suite."""
+    """Which tests noticed; empty for a survivor. ``whole``: after those that are named, all that are not slow."""
     path = folder / "pymc_kameleon" / f"{mutation.module}.py"
     original, times = path.read_text("utf-8"), path.stat()
     path.write_text(mutated(original, mutation), "utf-8")

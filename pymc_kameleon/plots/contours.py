@@ -77,8 +77,8 @@ def surrogate(
     While tuning, the points are all those where the log density was evaluated, by whether the chain stood there; when
     tuning ends they are dropped, and up to 500 of the chain's past states, which its moves use, remain. With
     ``surrogate="lite"`` and ``"finite"`` they are the states that f was fitted to. After tuning, f with
-    ``surrogate="values"`` is used only in a region somewhat larger than where the chain has been; outside of it
-    nothing is drawn.
+    ``surrogate="values"`` is used only up to twice as far out as the chain has been, ten times where a part of it
+    is known and the rest all but exact; outside of that nothing is drawn.
 
     A marginal is an average over points of a normal distribution fitted to the past states, so it is exact where the
     other coordinates are normal given those shown, and rough where they are strongly curved. Where more than ten are

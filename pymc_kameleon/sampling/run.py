@@ -161,6 +161,10 @@ def sample(
     pymc.exceptions.SamplingError
         If the log density is finite neither at the initial point nor at any start, nor at draws of the prior
         (unless ``initvals`` gives points), or the evaluations end before the first draw.
+    RuntimeError
+        If a checkpoint asks for other points than it holds.
+    TimeoutError, concurrent.futures.BrokenExecutor
+        If a worker does not answer, or died.
     Exception
         What the model raises, with the point added as a note. Return NaN to reject a point instead.
 
@@ -170,7 +174,7 @@ def sample(
     ``diverging``, ``surrogate_diverging``, ``n_steps``, ``surrogate``, ``surrogate_error``, ``residual_sd``,
     ``uncovered``, ``refits``, as of ``KamiltonianStep`` (``factors``, ``noncentred`` and ``worst_factor`` where it has
     them; ``surrogate`` is the family's word here, ``worst_factor`` the factor's name), ``evaluations``, of all chains
-    so far, and ``mode``, the number of the mode in which a chain is, if several are known.
+    so far, and ``mode``, the number of the mode in which a chain is, 0 where one is known.
 
     Without a climb where the log likelihood is noisy (``NoisyLogLikelihood``): values cannot be compared there.
 

@@ -107,28 +107,29 @@ class KernelStep(BlockedStep):
     preset : {None, "paper"}
         "paper": the algorithm as it was published; the options given besides it win.
     schedule : {"harmonic", "root"} or callable, optional
-        While tuning, once there is something learned: the probability p_t of learning it anew after the t-th draw (the
-        papers' algorithms 1), 1 / t, t^-1/2 or a function of t. Default: at growing intervals, as often as
-        p_t = 10 / t on average.
+        Of the adaptive walk, Kameleon, FastKameleon, "lite" and "finite" only. While tuning, once there is something
+        learned: the probability p_t of learning it anew after the t-th draw (the papers' algorithms 1), 1 / t, t^-1/2
+        or a function of t. Default: at growing intervals, as often as p_t = 10 / t on average.
     screen : int
-        k: most draws are the end of k transitions of this step's own kernel on a surrogate of the log density, learned
-        from every value seen while tuning, tested with one evaluation (Christen & Fox, 2005; ``move`` "screened"); as
-        exact, and several times the effective draws for each evaluation where a surrogate fits, at some 30 microseconds
-        a transition. See :mod:`pymc_kameleon.samplers.screened`. 0, the default but of FastKameleonStep (10), and with
-        the preset, for none.
+        Of Kameleon, FastKameleon and the mixture only. k: most draws are the end of k transitions of this step's own
+        kernel on a surrogate of the log density, learned from every value seen while tuning, tested with one evaluation
+        (Christen & Fox, 2005; ``move`` "screened"); as exact, and several times the effective draws for each evaluation
+        where a surrogate fits, at some 30 microseconds a transition. See :mod:`pymc_kameleon.samplers.screened`. 0, the
+        default but of FastKameleonStep (10), and with the preset, for none.
     options
-        The algorithm's: the keywords of its ``init``, with the same defaults.
+        The algorithm's own, see the page of each step.
 
     Raises
     ------
     ValueError
         For discrete variables, for variables without a single element, and for options outside their domain.
     TypeError
-        For an option that the algorithm does not have.
+        For an option that the algorithm does not have, and for values of the wrong type.
     RuntimeError
         On a free-threaded Python that runs without its global interpreter lock.
     pymc.exceptions.SamplingError
-        At a chain's first draw, if the log density there is not finite; the message names the factors.
+        At a chain's first draw, if the log density is not finite there, nor at points beside the model's initial point
+        and draws of the prior, which a chain from that point tries; the message names the factors.
     Exception
         What the model raises while it is evaluated, with the point and the black-box factors added as a note. Return
         NaN to reject a point instead.

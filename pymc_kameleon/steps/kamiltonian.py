@@ -54,24 +54,26 @@ class KamiltonianStep(KernelStep):
         log densities (n,)), whose points may be a dict by the names of the model's variables or, unconstrained, of the
         value variables. The first tuning draws evaluate five of them again and are refused with a ``ValueError`` if the
         difference is not a constant (not under noise); the chain goes on from one of them. Tuning of some 100 draws is
-        then enough to judge the surrogate. Default: none.
+        then enough to judge the surrogate. Where black boxes are learned one by one, a table only says where chains
+        begin, and what :func:`pymc_kameleon.sample` returned is learned from. Default: none.
     learn : {"auto", "all"}
         "values" only. "auto" (default): where the model has black boxes of up to 20 inputs, other than one log
         likelihood of most of the unknowns, learn those, one by one, and take the rest from the model's graph;
-        elsewhere all but normal priors, random walks and data about what is linear, whose scales are unknowns; see
-        docs/hierarchical.md. Where there are such, a climb ends after 12 max(d, 8) evaluations, as soon as it does not
-        rise. "all": the log density as a whole.
+        elsewhere all but normal priors, random walks and data about what is linear, whose scales are unknowns, and
+        those scales' HalfNormal, Exponential, Gamma and InverseGamma priors; see docs/hierarchical.md. Where there are
+        such, a climb ends after 12 max(d, 8) evaluations, as soon as it does not rise. "all": the whole log density.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
         of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite"; 10 to 100, 2000 points, 2000 features and the
         median distance as lengthscale with "finite"), and trajectories only as soon as there is a surrogate. The paper
         gave exact draws as ``history``; from a cold start such a chain may stand still. With other options:
-        ``surrogate=pk.Lite.paper(...)``.
+        ``surrogate=pk.Lite.paper(...), arrival=False``.
     expensive : list of str
         Names of variables, or of Ops' classes, to learn like black boxes although they have a gradient. Default none.
     schedule : {"harmonic", "root"} or callable, optional
-        While tuning, once there is a first surrogate: the probability a_t of fitting another after the t-th draw (the
-        paper's algorithm 1), 1 / t, t^-1/2 or a function of t. Default: at intervals that grow by a half.
+        "lite" and "finite" only. While tuning, once there is a first surrogate: the probability a_t of fitting another
+        after the t-th draw (the paper's algorithm 1), 1 / t, t^-1/2 or a function of t. Default: at intervals that grow
+        by a half.
     parametrization : {"auto", "model"}, optional
         "auto" (default): with black boxes learned one by one, location-scale priors with unknown parents are sampled in
         non-centred coordinates, as far as the data say; with "values", what is non-centred by hand (z ~ N(0, 1), and

@@ -214,7 +214,7 @@ def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy:
     if boxes := int(attributes.get("factors", 0)):
         worst = attributes["worst_factor"]
         hardest = f", one by one, {f'that of {worst}' if shared else f'number {worst} (from 0)'} the hardest"
-        what = "of the black box" if boxes == 1 else f"of {boxes} black boxes{hardest}"
+        what = "of the black box" if boxes == 1 else f"of {boxes} parts of black boxes{hardest}"
     units = "in units of the log density" + (f", the noise of {noisy} included" if noisy else "")
     yield f"{which} surrogate ({what}) was off by {error:.2g} out of sample, {units}; {low}."
     if "missed_where" in attributes:

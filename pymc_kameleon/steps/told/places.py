@@ -7,7 +7,7 @@ from pymc_kameleon.steps.pytensor_internals import compile_strictly
 
 
 def place(model: pm.Model, point: dict[str, np.ndarray]) -> str:
-    """A ``point`` of value variables in words; by their own names where it has none for the others, or they refuse."""
+    """A ``point`` in words, by the model's variables; by its value variables, where those cannot be computed."""
     own = [rv for rv in model.free_RVs if model.rvs_to_values[rv].name in point]
     try:
         values = model.replace_rvs_by_values(own)

@@ -21,7 +21,7 @@ A multivariate t is one logarithm exactly; the rational part is the derivative o
 centre and its matrix, so that both need be known only roughly. e are blocks exp(a s_j) times a quadratic in z:
 unknown standard deviations, see :mod:`pymc_kameleon.surrogates.values.scales`. All of it is linear in its
 coefficients, which is what lets :mod:`pymc_kameleon.surrogates.values.regression` fit it by least squares. Far out
-its tails are powers of the distance, see :mod:`pymc_kameleon.surrogates.values.power_tails`.
+its tails may be powers of the distance, see :mod:`pymc_kameleon.surrogates.values.power_tails`.
 """
 
 import math

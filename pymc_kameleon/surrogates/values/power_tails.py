@@ -18,7 +18,7 @@ priors are t's: of a logistic regression with separation P(b > 15) is .018; eigh
 had a chain that stayed out there; with the power it is .017. Effective draws of garch, decay, psychometric and
 robust, 4,000 evaluations, three seeds, geometric means: 266, 316, 238, 293 with a line of the same slope, 240, 325,
 312, 322 with the power; with d - 1 + R for d + R / 2, which falls faster at first, 332, 273, 292, 329, but of decay at
-10,000 one of four seeds has 99 for 406. With 3 % of the states beyond, .9.
+10,000 one of four seeds has 99 for 406. With 3 % of the states beyond R there are .9 times as many as with .5 %.
 """
 
 import math

@@ -233,7 +233,7 @@ class ScoreKamiltonian(SurrogateSampler):
 
     @classmethod
     def paper(cls, **options: Any) -> Self:
-        """The algorithm as published: ``preset="paper"`` with other ``options`` besides."""
+        """The algorithm as published, with other ``options``. ``preset="paper"`` is that and ``arrival=False``."""
         return cls(**{**cls.presets["paper"], **options})
 
     @property

@@ -59,13 +59,13 @@ class ValueKamiltonian(SurrogateSampler):
     ----------
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. The last refit, a search of the whole library, is
-        then at 85 % of it; the rest judges the surrogate. Otherwise the surrogate is that of the last of the
-        geometrically spaced refits.
+        then at 85 % of it; the rest judges the surrogate. Otherwise refits come as the
+        evaluations grow by ``growth``, after surprises, and when tuning ends if much was learned since the last.
     library : tuple of Family
         Feature families to choose from by held-out error. Default
         ``pymc_kameleon.surrogates.values.library.LIBRARY``.
     growth : float
-        Refit whenever the number of evaluations has grown by this factor, above 1. Default 1.35.
+        Refit whenever the number of evaluations has grown by this factor, above 1. Default 1.35, in ``pk.sample`` 1.15.
     companion_share : float
         Share of the tuning draws for two chains at inverse temperatures 0.5 and 1 + 0.8 / d, which show the surrogate
         tails and necks, in [0, 1). Default 0.25.
