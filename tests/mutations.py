@@ -442,6 +442,8 @@ MUTATIONS = [
              "what underflows far away has no logarithm", "test_positive_outputs.py -k underflow"),
     Mutation("surrogates/factors/emulator", "rises = outputs_k[j] * (1.0 - outputs_k[j])", "rises = outputs_k[j]",
              "the slope of the logit", "test_positive_outputs.py -k jacobian"),
+    Mutation("samplers/arrival/search", "len(self.climbs) > 4 and", "len(self.climbs) > 3 and", "three climbs are enough", "test_arrival_search.py -k more_looks"),
+    Mutation("samplers/kamiltonian/factors/sampler", "if learning.climb is not None or not m or", "if not (learning.arrived and m) or", "after a climb that is not sure where it is nobody looks elsewhere", "test_another_mode.py -k without_mass"),
     Mutation("samplers/arrival/search", "r.gain - max(0.0, r.since - r.own)", "r.gain", "a bump in the chain's own mode makes others heavy", "test_another_mode.py -k weighed"),
     Mutation("samplers/arrival/search", "r._replace(gain=g, since=-math.inf, products=0.0)", "r._replace(gain=g)", "a mode is weighed twice", "test_another_mode.py -k by_heights"),
     Mutation("samplers/life", ", elsewhere=search.weighed(self._state.elsewhere))", ")", "nobody weighs", "test_another_mode.py -k weighed"),

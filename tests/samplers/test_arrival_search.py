@@ -177,12 +177,12 @@ def looks_taken(log_density, looks):
 
 
 def test_more_looks_only_where_something_else_was_found():
-    """Two that come to where the chain is are enough; where one ended elsewhere, the others are taken, too."""
+    """Four that come to where the chain is are enough; where one ended elsewhere, the others are taken, too."""
     near, there = np.array([[0.3, 3.0]]), np.array([[12.5, 11.0]])
     one_mode, two = two_modes(-1e4), two_modes(-5.0)
-    assert looks_taken(one_mode, np.repeat(near, 6, axis=0)) == 2
+    assert looks_taken(one_mode, np.repeat(near, 6, axis=0)) == 4
     assert looks_taken(two, np.concatenate([near, there, near, near, near])) == 5
-    assert looks_taken(two, np.concatenate([near, near, there])) == 2
+    assert looks_taken(two, np.concatenate([near, near, near, near, there])) == 4
 
 
 def test_a_long_climb_leaves_no_looks():

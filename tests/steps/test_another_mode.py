@@ -7,6 +7,8 @@ import pytest
 from pytensor.compile.ops import wrap_py
 
 from pymc_kameleon.samplers.arrival import search as arrival_search
+from pymc_kameleon.samplers.kamiltonian.factors import climb
+from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KamiltonianStep
 from tests.step_tester import NO_BLAS, begin, drive, warnings_in
 
@@ -191,9 +193,22 @@ def test_where_black_boxes_are_learned_climbs_from_elsewhere_follow():
     assert float(stats["other_mode"]) > 0.02
 
 
-def test_from_a_mode_without_mass_a_chain_leaves():
-    """At 3 one of the data is missed by six standard deviations; the other side has it."""
-    stats, point, said = boxed(lambda name: pm.Normal(name, 0.0, 4.0, shape=2, initval=START), box=missed_on_one_side)
+@pytest.mark.parametrize(("rounds", "sure"), [(climb.ROUNDS, True), (1, False)])
+def test_from_a_mode_without_mass_a_chain_leaves(monkeypatch, rounds, sure):
+    """At 3 one of the data is missed by six standard deviations; the other side has it.
+
+    A climb that ends after one round is not sure where it is: its chain looks elsewhere, too.
+    """
+    monkeypatch.setattr(climb, "ROUNDS", rounds)
+    start, standing, seen = START if sure else START + 2.0, FactoredKamiltonian.standing, set()
+
+    def watched(self, state):
+        seen.add(state.learning.arrived)
+        return standing(self, state)
+
+    monkeypatch.setattr(FactoredKamiltonian, "standing", watched)
+    stats, point, said = boxed(lambda name: pm.Normal(name, 0.0, 4.0, shape=2, initval=start), box=missed_on_one_side)
+    assert seen == ({False, True} if sure else {False})
     assert np.allclose(point["x"], [-3.0, 2.0], atol=2.0)
     assert said == []
     assert float(stats["other_mode"]) == 0.0

@@ -356,11 +356,12 @@ class FactoredKamiltonian(SurrogateSampler):
     def standing(self, state) -> tuple[np.ndarray, float, np.ndarray] | None:
         """The chain's highest state in v, its log density, and a factor of the chain's covariance.
 
-        None before it has arrived, and but for every ten states a dimension since, or where these are too few.
+        None before its climb has ended, sure of where or not, and but for every ten states a dimension since, or where
+        these are too few.
         """
         learning, d = state.learning, len(state.current.z)
         m = learning.chain.size
-        if not (learning.arrived and m) or m % (10 * d):
+        if learning.climb is not None or not m or m % (10 * d):
             return None
         states, values = learning.chain.buffer[m // 3 : m], learning.chain_log_densities.buffer[m // 3 : m, 0]
         factor, ok = cholesky(np.cov(states.T).reshape(d, d))
