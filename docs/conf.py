@@ -40,7 +40,7 @@ nitpick_ignore_regex = [(r"py:(class|exc)", r"(?!pymc_kameleon).*"), (r"py:class
 
 html_math_renderer = "mathml"  # see setup: formulas without a script from elsewhere
 html_theme = "pydata_sphinx_theme"
-html_title = "pymc_kameleon"
+html_title = f"pymc_kameleon {release}"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_copyright = False
