@@ -120,7 +120,7 @@ MUTATIONS = [
              "test_noise_probes.py -k fresh"),
     Mutation("samplers/life", 'self._state.stage is not None else "move"',
              'self._state.stage is not None else ("renewal" if self.density.noisy else "move")',
-             "estimates are made anew after tuning", "test_noise_probes.py -k kept"),
+             "estimates are made anew after tuning", "test_life.py -k made_anew"),
     # --- life cycle of a step ---
     Mutation("samplers/life", "self._set(own=chain.freeze(self.sampler, self.here, self._state.own))",
              "self._place()", "adaptation is not frozen", "test_life.py -k nothing_adapts"),

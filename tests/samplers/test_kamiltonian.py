@@ -13,7 +13,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates.scores import choose as ks
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from tests import step_tester as tester
-from tests.support.chains import largest_change, run_transitions, scored, through, two_sample_z
+from tests.support.chains import run_transitions, scored, two_sample_z
 from tests.support.differences import slopes
 
 each_family = pytest.mark.parametrize("family", ["lite", "finite"])
@@ -165,21 +165,6 @@ def test_with_a_wrong_ratio_it_fails(family, sign):
         return proposal._replace(log_q_ratio=sign * proposal.log_q_ratio)
 
     assert invariance(mediocre(family).but(SimpleNamespace(propose=propose)))[0] > 10
-
-
-@pytest.mark.parametrize(("refresh", "low", "high"), [(False, 0.0, 4.5), (True, 10.0, math.inf)])
-def test_with_a_noisy_log_density_it_is_exact_and_with_a_refreshed_estimate_it_is_not(refresh, low, high):
-    noise, rng = 2.0, np.random.default_rng(9)
-
-    def made_anew(state, x, y, proposal, new):
-        """In place of the one that is retained."""
-        fresh = log_density(x) + noise * rng.standard_normal() - 0.5 * noise**2
-        return state.log_ratio(x, y, proposal, new) + y - fresh
-
-    state, ratio = mediocre("finite", random_walk_share=0.8), made_anew if refresh else None
-    starts, ends = through(state, log_density, draw, steps=12, noise=noise, seed=8, ratio=ratio)
-    assert low < np.abs(two_sample_z(ends[:, :2], starts[:, :2])).max() < high
-    assert largest_change(starts, ends) < high
 
 
 # --- given history
