@@ -454,7 +454,7 @@ def test_where_the_way_is_long_only_a_few_climbs_go_on():
         assert least <= sum(c.near is not None for c in state.climbs) <= most
 
 
-@pytest.mark.parametrize("seed", [0, 1, 13])
+@pytest.mark.parametrize("seed", [0, 13])
 def test_what_ended_on_a_slope_climbs_on(seed):
     """Of two mixed regressions: some fifty nats below either mode, all at one height (13) or not."""
     case = regressions()

@@ -18,7 +18,7 @@ from pymc_kameleon.samplers.schedule import Scheduled, probability
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from tests.step_tester import begin, drive, pair
-from tests.support.chains import run_chain, tuned
+from tests.support.chains import tuned
 from tests.support.targets import Banana
 
 TARGET = Banana(2)
@@ -102,14 +102,6 @@ def test_the_step_moves_mean_covariance_and_scale_by_andrieu_and_thoms():
     np.testing.assert_allclose(chain.held.mean, mean, rtol=1e-10)
     np.testing.assert_allclose(chain.held.factor @ chain.held.factor.T, cov, rtol=1e-10)
     assert chain.held.log_scale == pytest.approx(log_scale, rel=1e-10)
-
-
-def test_nothing_is_learned_after_tuning_whatever_the_schedule_says():
-    sampler = Scheduled(inner=INNER["Kameleon"], schedule=lambda t: 1.0)
-    chain = course(sampler, 150)
-    frozen, x = chain.held.freeze(), chain.draws[-1]
-    after = run_chain(np.random.default_rng(2), frozen, TARGET.log_density, x, 50, tuning=False)
-    assert all(held.model.points is chain.held.model.points for held in after.hands)
 
 
 def test_screened_moves_of_a_scheduled_sampler():

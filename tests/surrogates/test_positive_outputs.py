@@ -13,6 +13,7 @@ from pymc_kameleon.samplers.kamiltonian.factors import learning, surface
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.emulator import LOG, LOGIT, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
+from tests import step_tester as tester
 from tests.support.differences import slopes
 
 TIMES = np.arange(1.0, 9.0)
@@ -213,8 +214,7 @@ def test_which_bounds_outputs_have_is_asked_of_the_model(monkeypatch, kind, box,
     fit = regression.fit
     monkeypatch.setattr(surface, "MAX_LEAPFROG", 3)  # by PyTensor's Python a gradient takes a millisecond
     monkeypatch.setattr(regression, "fit", lambda *a, **k: seen.append(k["bounds"]) or fit(*a, **k))
-    with model:
-        pm.sample(1, tune=25, chains=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+    tester.run(step, 1, tune=25)
     asked = [found for found in seen if found is not None]
     assert asked
     assert np.all(asked == np.array(bounds))
