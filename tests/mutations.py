@@ -490,7 +490,7 @@ MUTATIONS = [
     Mutation("samplers/kamiltonian/factors/learning", "- 1.5 * expected.std()", "- 150.0 * expected.std()",
              "factors: every chain has arrived", "test_factored_kamiltonian.py -k 'far_away or expected_level'"),
     Mutation("steps/hierarchies/coordinates", "before = [factor[..., i, j] * z[j] for j in range(i)]", "before = []",
-             "correlated effects moved as if they were not", "test_coordinates.py -k correlated"),
+             "correlated effects moved as if they were not", "test_reparametrized.py -k correlated"),
     Mutation("samplers/chain", "    return sampler.place(sampler.freeze(state), point)", "    return sampler.freeze(state)",
              "frozen with what was cached while tuning", "test_seam.py -k begins_with"),
     Mutation("checkpoint", "    if differ:\n", "    if False:\n", "another run's folder is taken", "test_checkpoint.py -k refused"),

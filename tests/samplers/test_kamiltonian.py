@@ -147,7 +147,7 @@ def invariance(state, n=3000, steps=4, seed=6, dim=2):
     return np.abs(two_sample_z(ends, starts, log_density)).max(), np.square(ends - starts).mean()
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("dim", [2, *(pytest.param(d, marks=pytest.mark.slow) for d in (1, 5))])
 @each_family
 def test_invariance(family, dim):
     z, moved = invariance(mediocre(family, dim), dim=dim)
@@ -243,7 +243,7 @@ def test_step_size_is_tuned_to_the_target_acceptance():
 # --- cold start
 
 
-@pytest.fixture(scope="module", params=["lite", "finite"])
+@pytest.fixture(scope="module", params=["lite", pytest.param("finite", marks=pytest.mark.slow)])
 def cold(request):
     """A chain from an over-dispersed point, tuned for 3000 draws, then frozen and run for 500 more. One in eight keeps
     the walk, whose held-out score a Gaussian's beats: the first of three that does not."""
@@ -273,7 +273,9 @@ def test_cold_start_hands_over(cold):
     assert np.all(moves[:299] == "random_walk")
     assert np.all((shares[300:] >= 0.2) & (shares[300:] <= 1.0))
     final = cold[-1][0]
-    assert final.walk_share < 0.9
+    assert final.mixture.floor == final.walk_share < 0.9
+    assert final.walk.history is None
+    assert final.residuals.buffer.size == 1
     assert final.fitted.validation.gain > 0.0
     assert set(moves[3000:]) == {"random_walk", "hamiltonian"}
 
@@ -284,20 +286,6 @@ def test_cold_start_refits_at_growing_intervals_and_stops(cold):
     np.testing.assert_array_equal(at[:2], [300, 451])
     assert np.all(np.diff(at)[1:] > np.diff(at)[:-1])
     assert at[-1] < 0.85 * 3000
-
-
-def test_nothing_adapts_once_frozen(cold):
-    frozen = cold[2999][0]
-    retained = {"current": None, "share": 0.0}  # these move with the chain
-    for state, _ in cold[3000:]:
-        assert all(
-            a is b
-            for name, a, b in zip(frozen.state._fields, frozen.state, state.state, strict=True)
-            if name not in retained
-        )
-    assert frozen.walk.history is None
-    assert frozen.residuals.buffer.size == 1
-    assert frozen.mixture.floor == frozen.walk_share
 
 
 def with_evidence(ratio, gain=1.0, trials=50):

@@ -218,12 +218,13 @@ def begin_pymcs(step, seed):
     return step
 
 
-SDS = slowly((0.5, 1.0, 1.5), 1.5)
+SDS = (0.5, 1.0, 1.5)
 STEPS = (pk.AdaptiveMetropolisStep, pk.KameleonStep, pk.FastKameleonStep, pk.GaussianMixtureStep)
 
 
+@pytest.mark.slow  # and for the fast suite, with its controls, under correlated noise below
 @pytest.mark.parametrize("sd", SDS)
-@pytest.mark.parametrize("step_type", slowly(STEPS, STEPS[0]))  # the noise is the base step's
+@pytest.mark.parametrize("step_type", STEPS)
 @pytest.mark.usefixtures("default_linker")
 def test_posterior_is_exact(step_type, sd):
     model = noisy_model(Estimate(sd))
