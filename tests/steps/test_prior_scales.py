@@ -113,29 +113,20 @@ DATA = {
 FOUND = {walk: 2, walks_beside: 4, centred: 2, by_hand: 2, precision: 1, log_scale: 1, three_levels: 4, lognormal: 2}
 
 
-def student():
-    pm.StudentT("theta", nu=4.0, sigma=pm.HalfNormal("tau"), shape=3)
-
-
-def two_in_one():
-    pm.Normal("theta", 0.0, pm.HalfNormal("tau") * pm.HalfNormal("phi"), shape=3)
-
-
-def sum_of_scales():
-    pm.Normal("theta", 0.0, pm.HalfNormal("tau") + 0.1, shape=3)
-
-
-def bent_location():
-    pm.Normal("theta", pm.math.exp(pm.Normal("mu")), pm.HalfNormal("tau"), shape=3)
+def of_other_kinds():
+    """Another family, a product and a sum of scales, a bent location, one by the scale, and a constant scale."""
+    scale, other = (pm.HalfNormal(name) for name in ("scale", "other"))
+    pm.StudentT("student", nu=4.0, sigma=pm.HalfNormal("of_student"), shape=3)
+    pm.Normal("two_in_one", 0.0, scale * other, shape=3)
+    pm.Normal("sum_of_scales", 0.0, pm.HalfNormal("summand") + 0.1, shape=3)
+    pm.Normal("bent_location", pm.math.exp(pm.Normal("log_location")), pm.HalfNormal("beside"), shape=3)
+    log_scale = pm.Normal("log_scale")
+    pm.Normal("location_by_the_scale", pm.math.sqr(log_scale), pm.math.exp(log_scale), shape=3)
+    pm.Normal("constant_scale", pm.Normal("location"), 2.0, shape=3)
 
 
 def bent_location_beside():
     pm.Normal("bent", pm.math.exp(pm.Normal("nu")), pm.HalfNormal("ups"), shape=3)
-
-
-def location_by_the_scale():
-    tau = pm.Normal("log_tau")
-    pm.Normal("theta", pm.math.sqr(tau), pm.math.exp(tau), shape=3)
 
 
 def walks_of_other_steps():
@@ -143,10 +134,6 @@ def walks_of_other_steps():
     pm.RandomWalk("t", init_dist=start, innovation_dist=pm.Laplace.dist(0.0, tau[0]), shape=3)
     pm.GaussianRandomWalk("each", sigma=tau, init_dist=start, shape=(2, 3))
     pm.GaussianRandomWalk("known", sigma=0.5, init_dist=start, shape=3)
-
-
-def constant_scale():
-    pm.Normal("theta", pm.Normal("mu"), 2.0, shape=3)
 
 
 def bent_data():
@@ -186,16 +173,7 @@ def a_step_of_the_priors_units():
 
 OF_UNITS = [data_in_farads, small_beside_an_offset, no_lognormal_data, a_step_of_the_priors_units]
 NONE_OF_DATA = [*OF_UNITS, bent_data, data_of_known_scale, data_about_a_loop]
-NONE = [
-    *NONE_OF_DATA,
-    walks_of_other_steps,
-    student,
-    two_in_one,
-    sum_of_scales,
-    bent_location,
-    location_by_the_scale,
-    constant_scale,
-]
+NONE = [*NONE_OF_DATA, walks_of_other_steps, of_other_kinds]
 
 
 def step_of(build, **options):
@@ -363,6 +341,10 @@ def _effects(scale):
 @pytest.mark.parametrize("build", NONE, ids=lambda build: build.__name__)
 def test_other_priors_are_learned(build):
     assert step_of(build)[1].density.scales == ()
+
+
+def test_and_not_because_there_are_so_many():
+    assert len(step_of(lambda: (centred(), of_other_kinds()))[1].density.scales) == FOUND[centred]
 
 
 def test_options_that_leave_all_to_be_learned():

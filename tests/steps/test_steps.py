@@ -251,13 +251,11 @@ def test_finding_the_factor_costs_one_evaluation(tmp_path):
     assert counter.take() == step.evaluations + 1 == 902
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_a_black_box_that_returns_an_array_is_named(beside):
+def test_a_black_box_that_returns_an_array_is_named_beside_another():
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Potential("box", BlackBox(lambda x: np.array([-float(x)]))(x))
-        if beside:
-            pm.Potential("other", BlackBox(minus_half_square)(x))
+        pm.Potential("other", BlackBox(minus_half_square)(x))
     step = pk.AdaptiveMetropolisStep(model=model, **QUICK)
     expected = r"shape \(1,\) instead of \(\).* the black box of 'box', returned .* shape \(1,\)"
     with pytest.raises(SamplingError, match=expected):

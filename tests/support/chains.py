@@ -260,6 +260,15 @@ def through(held, log_density, draw, *, n=3000, steps=6, noise=0.0, seed=1, rati
     return starts, ends
 
 
+def recursive_moments(mean, draws, rates):
+    """Mean and covariance by Andrieu & Thoms (2008), eq. 17, draw by draw; the covariance begins at the identity."""
+    cov = np.eye(len(mean))
+    for x, rate in zip(draws, rates, strict=True):
+        delta = x - mean
+        mean, cov = mean + rate * delta, cov + rate * (np.outer(delta, delta) - cov)
+    return mean, cov
+
+
 def largest_change(starts, ends, regions=()):
     """Largest z-score over means, second moments and the shares of ``regions``, functions of points (n, d + 1)."""
     changes = [r(ends).astype(float) - r(starts) for r in regions]
