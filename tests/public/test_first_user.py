@@ -21,7 +21,7 @@ from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.surrogates.values import regression
 from pymc_kameleon.verdict import convergence
-from tests.step_tester import BlackBox
+from tests.support.hierarchies import BlackBox
 
 QUICK = {"mode": "FAST_COMPILE"}
 

@@ -20,7 +20,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.sampling import workers
 from pymc_kameleon.steps.known_points import known_points
 from tests.public.faults import Elsewhere, kill, quadratic
-from tests.step_tester import BlackBox
+from tests.support.hierarchies import BlackBox
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork in a process with threads
 X = np.random.default_rng(0).standard_normal((30, 2))

@@ -13,6 +13,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.steps.factors import returned
 from pymc_kameleon.steps.noise.noisy_factors import black_boxes
 from tests import step_tester as tester
+from tests.support.hierarchies import BlackBox
 
 pytestmark = tester.NO_BLAS
 
@@ -30,7 +31,7 @@ def solve(x):
 def solver_model(initval=None):
     with pm.Model() as model:
         x = pm.Normal("x", shape=2, initval=initval)
-        pm.Potential("ode", tester.BlackBox(solve)(x))
+        pm.Potential("ode", BlackBox(solve)(x))
         pm.Normal("y", x[0], 1.0, observed=0.3)
     return model
 

@@ -16,7 +16,8 @@ import pytest
 from pymc_kameleon.steps import log_density
 from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
 from tests import step_tester as tester
-from tests.step_tester import NO_BLAS, BlackBox, Counter, minus_half_square
+from tests.step_tester import NO_BLAS, Counter, minus_half_square
+from tests.support.hierarchies import BlackBox
 
 pytestmark = NO_BLAS
 
@@ -181,7 +182,7 @@ def test_numba_is_called_without_the_function_around_it(monkeypatch):
 def test_black_box_runs_on_cvm_without_a_word(recwarn, tmp_path):
     counter = Counter(tmp_path / "calls")
     with pm.Model() as model:
-        pm.Potential("black_box", BlackBox(minus_half_square, counter.path)(pm.Normal("x", shape=2)))
+        pm.Potential("black_box", BlackBox(minus_half_square, path=counter.path)(pm.Normal("x", shape=2)))
     ours = density(model, compile_kwargs=None)
     assert linker_of(ours._function) == "VMLinker"
     assert [w for w in recwarn if "object mode" in str(w.message)] == []
@@ -211,7 +212,8 @@ import warnings
 import numpy as np, pymc as pm, pytensor
 assert pytensor.config.cxx == ""
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep
-from tests.step_tester import BlackBox, minus_half_square
+from tests.step_tester import minus_half_square
+from tests.support.hierarchies import BlackBox
 with pm.Model() as model:
     x = pm.Normal("x", shape=2)
 for step in (KameleonStep, AdaptiveMetropolisStep):

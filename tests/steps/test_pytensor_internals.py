@@ -27,7 +27,8 @@ from pymc_kameleon.steps import pytensor_internals as internals
 from pymc_kameleon.steps.log_density import compile_log_density
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from tests import step_tester as tester
-from tests.step_tester import NO_BLAS, BlackBox, assert_same_draws, begin
+from tests.step_tester import NO_BLAS, assert_same_draws, begin
+from tests.support.hierarchies import BlackBox
 
 pytestmark = [
     NO_BLAS,
