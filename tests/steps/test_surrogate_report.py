@@ -40,13 +40,10 @@ def test_what_is_wrong_is_said_with_what_was_measured(change, wrong):
 def test_what_other_steps_move_is_the_likeliest_reason(caplog, monkeypatch):
     """What was learned is of one value of k, and y of another."""
     monkeypatch.setattr(surrogate_report, "WORTH_SAYING", -1.0)  # whatever the surrogate is like
-    with pm.Model():
+    with pm.Model() as model:
         k, x = pm.Poisson("k", 1.0), pm.Normal("x", shape=8)
         pm.Potential("y", -0.5 * k * pm.math.sqr(x).sum() + 4.0 * pm.math.log(1.0 + k))
-        pm.sample(
-            50, tune=400, chains=1, cores=1, random_seed=1, progressbar=False, compute_convergence_checks=False,
-            step=[pk.KamiltonianStep([x]), pm.Metropolis([k])],
-        )  # fmt: skip
+        tester.sample([pk.KamiltonianStep([x]), pm.Metropolis([k])], model, tune=400, chains=1, random_seed=1)
     said = [record.message for record in caplog.records if "the surrogate does not cover" in record.message]
     assert len(said) == 1
     assert "the likeliest first: one step for all, for what was learned is of old values of k" in said[0]
