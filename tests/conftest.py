@@ -60,7 +60,10 @@ DEFAULT_LINKER = {
 # Where next to nothing is drawn, hardly any are worth it.
 LESS = predefined_modes["FAST_COMPILE"].excluding("ShapeOpt", "specialize", "BlasOpt")
 HARDLY = Mode(LESS.linker, RewriteDatabaseQuery(include=["merge", "useless", "py_only"]))
-HARDLY_CALLED = {"test_alike", "test_batched", "test_black_boxes", "test_coordinates", "test_probe", "test_targets"}
+HARDLY_CALLED = {
+    "test_alike", "test_batched", "test_black_boxes", "test_coordinates", "test_prior_scales", "test_probe",
+    "test_targets", "test_written_apart",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -130,6 +133,21 @@ def refuse_network(event, arguments):
 
 
 sys.addaudithook(refuse_network)
+
+
+# Two workers have half the tests each, in this order: one the samplers, whose Numba kernels take longest to compile,
+# and the other, from within the steps, hardly any of them.
+FIRST = ("samplers", "surrogates")
+FIRST_OF_PUBLIC = ("test_sample.", "test_checkpoint", "test_control_variates", "test_plots", "test_ways_to_run")
+
+
+def rank(item):
+    folder, name = item.path.parent.name, item.path.name
+    return 0 if folder in FIRST or name.startswith(FIRST_OF_PUBLIC) else 1 if folder == "steps" else 2
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=rank)
 
 
 def pytest_collection_finish(session):

@@ -120,7 +120,7 @@ MUTATIONS = [
              "test_noise_probes.py -k fresh"),
     Mutation("samplers/life", 'self._state.stage is not None else "move"',
              'self._state.stage is not None else ("renewal" if self.density.noisy else "move")',
-             "estimates are made anew after tuning", "test_noise_probes.py -k kept"),
+             "estimates are made anew after tuning", "test_life.py -k made_anew"),
     # --- life cycle of a step ---
     Mutation("samplers/life", "self._set(own=chain.freeze(self.sampler, self.here, self._state.own))",
              "self._place()", "adaptation is not frozen", "test_life.py -k nothing_adapts"),
@@ -492,7 +492,7 @@ MUTATIONS = [
     Mutation("samplers/kamiltonian/factors/learning", "- 1.5 * expected.std()", "- 150.0 * expected.std()",
              "factors: every chain has arrived", "test_factored_kamiltonian.py -k 'far_away or expected_level'"),
     Mutation("steps/hierarchies/coordinates", "before = [factor[..., i, j] * z[j] for j in range(i)]", "before = []",
-             "correlated effects moved as if they were not", "test_coordinates.py -k correlated"),
+             "correlated effects moved as if they were not", "test_reparametrized.py -k correlated"),
     Mutation("samplers/chain", "    return sampler.place(sampler.freeze(state), point)", "    return sampler.freeze(state)",
              "frozen with what was cached while tuning", "test_seam.py -k begins_with"),
     Mutation("checkpoint", "    if differ:\n", "    if False:\n", "another run's folder is taken", "test_checkpoint.py -k refused"),

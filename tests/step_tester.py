@@ -10,11 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor
-import pytensor.tensor as pt
 import pytest
 from pymc.step_methods.compound import BlockedStep
-from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
 
@@ -147,22 +144,6 @@ def moment_z(step, model, chains=16, tune=400, draws=1000, begin=begin):
 
 
 # --- black boxes -----------------------------------------------------------------------------
-
-
-class BlackBox(Op):
-    """A scalar function without gradient. Every evaluation adds a byte to ``path``, in whichever process it happens."""
-
-    def __init__(self, function, path=None):
-        self.function, self.path = function, path
-
-    def make_node(self, *inputs):
-        return Apply(self, [pt.as_tensor(i) for i in inputs], [pt.dscalar()])
-
-    def perform(self, node, inputs, outputs):
-        if self.path is not None:
-            with open(self.path, "ab") as file:
-                file.write(b".")
-        outputs[0][0] = np.asarray(self.function(*inputs), dtype="float64")
 
 
 class Counter:

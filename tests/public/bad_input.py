@@ -20,7 +20,8 @@ from pytensor.compile.ops import wrap_py
 
 import pymc_kameleon as pk
 from pymc_kameleon import checkpoint
-from tests.step_tester import BlackBox, begin, drive, sample
+from tests.step_tester import begin, drive, sample
+from tests.support.hierarchies import BlackBox
 
 PAGE = Path(__file__).parents[1].parent / "docs" / "bad_input.md"
 QUICK = {"mode": "FAST_COMPILE"}

@@ -25,8 +25,9 @@ from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.kameleon.fast import FastKameleon
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from tests.samplers.test_seam import SAMPLERS
-from tests.step_tester import BlackBox, begin, drive, sample
+from tests.step_tester import begin, drive, sample
 from tests.support import runs
+from tests.support.hierarchies import BlackBox
 
 PAGE = Path(__file__).parents[1].parent / "docs" / "faults.md"
 QUICK = {"mode": "FAST_COMPILE"}

@@ -6,8 +6,8 @@ import pytest
 from scipy import special, stats
 
 import pymc_kameleon as pk
-from pymc_kameleon.verdict import convergence
 from tests.step_tester import NO_BLAS
+from tests.support.chains import circular_z
 
 pytestmark = [NO_BLAS, pytest.mark.whole]
 OBSERVED = np.random.default_rng(9).vonmises(3.1, 1.0, 12)
@@ -35,11 +35,7 @@ def expected():
 
 
 def z_scores(posterior):
-    """Of cos and sin of the direction and of the strength, and their least effective draws."""
-    direction, strength = posterior["direction"].values, posterior["strength"].values
-    found = np.stack([np.cos(direction), np.sin(direction), strength], axis=2)
-    ess = convergence.of_each("ess", found, method="mean")
-    return np.abs(found.mean(axis=(0, 1)) - expected()) / (found.std(axis=(0, 1)) / np.sqrt(ess)), np.min(ess)
+    return circular_z(posterior["direction"].values, posterior["strength"].values, expected())
 
 
 QUIET = {"random_seed": 1, "progressbar": False, "compute_convergence_checks": False}

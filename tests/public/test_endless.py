@@ -121,7 +121,7 @@ def test_a_model_that_cannot_be_asked_is_not():
     with pm.Model() as model:
         b = pm.Cauchy("b", 0.0, 1.0)
         pm.Potential("raises", pm.math.log(b))
-    assert endless.tails(model, drawn(model)) in ([], [("b", "upper", 1.0)])
+    assert endless.tails(model, drawn(model)) == []  # nowhere of its lower tail is the potential a number
     assert endless.tails(model, drawn(model).drop_vars("b")) == []
 
 

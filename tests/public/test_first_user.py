@@ -21,7 +21,8 @@ from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.surrogates.values import regression
 from pymc_kameleon.verdict import convergence
-from tests.step_tester import BlackBox
+from tests.step_tester import sample
+from tests.support.hierarchies import BlackBox
 
 QUICK = {"mode": "FAST_COMPILE"}
 
@@ -125,10 +126,7 @@ def below_an_unknown_end():
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_where_one_draw_of_the_prior_in_120_or_none_has_a_density(model, seed):
     with model:
-        alone = pm.sample(
-            5, tune=20, chains=2, cores=1, step=pk.AdaptiveMetropolisStep(), random_seed=seed, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        alone = sample(pk.AdaptiveMetropolisStep(), model, draws=5, tune=20, random_seed=seed)
         together = pk.sample(5, tune=20, chains=4, random_seed=seed, progressbar=False, max_evaluations=400)
     for idata in (alone, together):
         for name in idata.posterior.data_vars:
@@ -287,14 +285,11 @@ def test_outputs_may_have_any_unit(of, units):
     t, found = np.linspace(0.2, 4.0, 12), {}
     observed = 5.0 * np.exp(-0.6 * t) + 0.05 * np.random.default_rng(0).standard_normal(12)
     for unit in (1.0, units):
-        with pm.Model():
+        with pm.Model() as model:
             a, k = pm.LogNormal("a", 1.0, 1.0), pm.LogNormal("k", 0.0, 1.0)
             decay = wrap_py(itypes=[pt.dscalar] * 2, otypes=[pt.dvector])(lambda a, k, u=unit: u * a * np.exp(-k * t))
             of("y", mu=decay(a, k) / unit, sigma=0.15, observed=observed)
-            run = pm.sample(
-                10, tune=50, chains=1, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False,
-                compute_convergence_checks=False,
-            )  # fmt: skip
+            run = sample(pk.KamiltonianStep(), model, draws=10, tune=50, chains=1, random_seed=1)
         found[unit] = run["sample_stats"]["surrogate_error"].values[0, -1], run["posterior"]["a"].values.mean()
     for error, mean in found.values():
         assert 0.5 < error / found[1.0][0] < 2.0

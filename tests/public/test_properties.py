@@ -13,8 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pymc_kameleon.numerics import evaluations, history
-from pymc_kameleon.samplers.seam import acceptance_probability
 from pymc_kameleon.steps import CMAStep, GaussianAdaptationStep, saved_state
 from tests import step_tester as tester
 from tests.public.conftest import Accepted
@@ -202,34 +200,3 @@ def same(a, b):
     if isinstance(a, float) and math.isnan(a):
         return math.isnan(b)  # a float's NaN is text in the file, without its payload
     return pickle.dumps(a) == pickle.dumps(b)  # -0.0 apart from 0.0
-
-
-finite = st.floats(allow_nan=False, allow_infinity=False)
-
-
-@examples(300)
-@given(here=finite, there=st.floats(), log_q_ratio=st.floats(allow_nan=False))
-def test_an_acceptance_probability_is_one(here, there, log_q_ratio):
-    probability = acceptance_probability(here, there, log_q_ratio)
-    assert 0.0 <= probability <= 1.0
-    if math.isnan(there) or math.isinf(there):
-        assert probability == 0.0
-
-
-@examples(60)
-@given(
-    rows=hnp.arrays(np.float64, st.tuples(st.integers(0, 40), st.integers(1, 3)), elements=finite),
-    size=st.integers(1, 30),
-)
-def test_a_history_is_what_was_appended(rows, size):
-    kept = history.empty(rows.shape[1], capacity=4)
-    record = evaluations.empty(rows.shape[1])
-    for i, row in enumerate(rows):
-        kept, record = history.append(kept, row), evaluations.append(record, row, float(i), "m")
-    assert history.window(kept, 0.0).tobytes() == rows.tobytes()
-    thinned = history.thin(rows, size)
-    assert len(thinned) == min(size, len(rows))
-    assert all((thinned[i] == rows).all(axis=1).any() for i in range(len(thinned)))
-    merged = evaluations.merge([record, evaluations.empty(rows.shape[1]), record])
-    assert merged.positions.tobytes() == rows.tobytes() * 2
-    assert set(merged.move.tolist()) <= {"m"}

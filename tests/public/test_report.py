@@ -124,7 +124,7 @@ SAID = {
     "all learned as a whole": ({"residual_sd": 2.0}, ["another parametrisation"], ["as a whole"]),
     "two black boxes": (
         {"factors": 2, "worst_factor": "solver"},
-        ["The surrogate (of 2 black boxes, one by one, that of solver the hardest) was off"],
+        ["The surrogate (of 2 parts of black boxes, one by one, that of solver the hardest) was off"],
         [],
     ),
     "no climb": (
@@ -145,7 +145,7 @@ SAID = {
     "black boxes of steps": (
         {"statistics": LEARNED | {"factors": 3, "worst_factor": [0, 2, 0, 0]}},
         [
-            "(of 3 black boxes, one by one, number 2 (from 0) the hardest) was off by 0.3",
+            "(of 3 parts of black boxes, one by one, number 2 (from 0) the hardest) was off by 0.3",
         ],
         ["No climb has looked"],
     ),

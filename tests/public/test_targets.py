@@ -36,6 +36,7 @@ ALL = [
     TwistedGaussian(4, 2), Funnel(1.0), Flower(), Flower(radius=5.0, amplitude=1.0, frequency=1, width=0.7, dim=3),
     Ring(5.0, 0.5, 2), CorrelatedGaussian(100.0, 5), StudentT(20.0, 5), Bimodal(1.5, 3), odd_units_banana(),
 ]  # fmt: skip
+ONE_OF_EACH = {type(t): t for t in ALL}.values()  # compiled anew for every instance
 SKEWED = [  # whose density and simulator are in test_skew_normal_abc
     SkewNormalABC(), SkewNormalABC(dim=1, n_observations=1, location=1.0),
     SkewNormalABC(dim=2, n_observations=1, epsilon=0.4, prior_sd=1.0, location=1.0),
@@ -124,7 +125,8 @@ def test_log_density_is_the_published_one_up_to_a_constant(target):
 def test_numba_and_pickle_keep_the_log_density(target):
     copy = pickle.loads(pickle.dumps(target))
     for p in points(target):
-        assert target.numba_log_density(p) == pytest.approx(target.log_density(p), rel=1e-12)
+        if target in ONE_OF_EACH:
+            assert target.numba_log_density(p) == pytest.approx(target.log_density(p), rel=1e-12)
         assert copy.log_density(p) == target.log_density(p)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
 from pymc_kameleon.samplers.seam import Outcome, Proposal
-from tests.support.chains import Uneven, change, held, tuned
+from tests.support.chains import Uneven, change, held, recursive_moments, tuned
 from tests.support.targets import Skewed
 
 
@@ -63,13 +63,10 @@ def test_recursion_is_the_textbooks():
     """Andrieu & Thoms (2008), eq. 17, step by step, against the factor that is updated in O(d^2)."""
     state = held(AdaptiveMetropolis, np.zeros(3), covariance="recursive")
     rng = np.random.default_rng(4)
-    mean, cov = np.zeros(3), np.eye(3)
-    for t in range(1, 50):
-        x = rng.standard_normal(3)
+    draws = rng.standard_normal((49, 3))
+    for x in draws:
         state = state.adapt(rng, Outcome(x, 0.0, Proposal(x, 0.0, "global"), 0.0, 1.0, True))
-        rate = (t + 1.0) ** -0.6
-        cov = cov + rate * (np.outer(x - mean, x - mean) - cov)
-        mean = mean + rate * (x - mean)
+    mean, cov = recursive_moments(np.zeros(3), draws, np.arange(2.0, 51.0) ** -0.6)
     np.testing.assert_allclose(state.mean, mean, rtol=1e-10)
     np.testing.assert_allclose(state.factor @ state.factor.T, cov, rtol=1e-10)
 

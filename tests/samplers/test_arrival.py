@@ -392,8 +392,8 @@ def test_it_says_that_it_has_not_arrived():
 
 
 def test_it_does_not_say_so_where_the_walk_has_arrived_since():
-    """The climb has 24 evaluations as above, the walk 2000 draws."""
-    assert not any("did not reach the typical set" in w for w in warnings_of(2000, tune=60))
+    """The climb has 24 evaluations as above, the walk 1000 draws."""
+    assert not any("did not reach the typical set" in w for w in warnings_of(1000, tune=60))
 
 
 @pytest.mark.parametrize(

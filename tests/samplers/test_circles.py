@@ -17,7 +17,7 @@ from pymc_kameleon.samplers.life import NOWHERE, Life
 from pymc_kameleon.samplers.pooled.chains import Chains, posterior
 from pymc_kameleon.samplers.pooled.drawing import Row
 from pymc_kameleon.samplers.seam import Density, Point
-from pymc_kameleon.verdict import convergence
+from tests.support.chains import circular_z
 from tests.support.pooled import finished, plan_of
 
 WINDOW = circles.Window(np.array([0, 2]), np.array([3.0, -1.0]))
@@ -38,10 +38,7 @@ def expected():
 
 def z_scores(draws):
     """Of chains (chains, n, 2) against what is expected."""
-    angle, normal = np.moveaxis(draws, 2, 0)
-    found = np.stack([np.cos(angle), np.sin(angle), normal], axis=2)
-    error = found.std(axis=(0, 1)) / np.sqrt(convergence.of_each("ess", found, method="mean"))
-    return np.abs(found.mean(axis=(0, 1)) - expected()) / error
+    return circular_z(*np.moveaxis(draws, 2, 0), expected())[0]
 
 
 def test_points_are_brought_into_the_window():

@@ -25,7 +25,7 @@ from pymc_kameleon.surrogates.factors.regression import Sample, fit
 from pymc_kameleon.surrogates.factors.splines import Spline, assemble, columns, nested
 from tests.support import runs
 from tests.support.chains import Held, run_transitions, two_sample_z
-from tests.support.differences import slopes
+from tests.support.differences import assert_jacobian, slopes
 from tests.support.hierarchies import CompiledToy, Toy, known_of_toy
 
 # --- emulators ------------------------------------------------------------------------------------
@@ -51,13 +51,8 @@ def test_the_jacobian_and_the_wall_are_those_of_the_emulator(far, added, nearest
     found = fit(rng, layout, sample, w, w[0], np.ones(6), nearest=nearest)
     assert found.emulator.straight != nearest
     point = far * w[0]
-    outputs, jacobian, penalty, slope = emulate(found.emulator, point)
+    outputs, _, penalty, _ = assert_jacobian(found.emulator, point)
     assert (penalty > 0.0) == (far > 1.0)
-    by_w, by_wall = (slopes(lambda w, i=i: emulate(found.emulator, w)[i], point, 1e-6) for i in (0, 2))
-    dense = np.zeros((len(outputs), 6))
-    np.add.at(dense, (np.arange(len(outputs))[:, None], layout.columns), jacobian)
-    np.testing.assert_allclose(dense.T, by_w, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(slope, by_wall, rtol=1e-5, atol=1e-5)
     assert np.isfinite(outputs).all()
 
 

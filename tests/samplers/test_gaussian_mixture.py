@@ -203,8 +203,13 @@ class Bent:
         return SHAPE * x[0] - math.exp(x[0]) - 0.5 * (x[1] - CURVATURE * x[0] ** 2) ** 2
 
 
+IN_THE_FAST_SUITE = (("all", None), ("local", Dropped))
+EACH = [*((m, None) for m in [*MOVES[1:], "all"]), *((m, Dropped) for m in MOVES[1:])]
+
+
 @pytest.mark.parametrize(
-    ("move", "control"), [*((m, None) for m in [*MOVES[1:], "all"]), *((m, Dropped) for m in MOVES[1:])]
+    ("move", "control"),
+    [pytest.param(*each, marks=[] if each in IN_THE_FAST_SUITE else pytest.mark.slow) for each in EACH],
 )
 def test_every_move_leaves_the_target_invariant(move, control):
     """With a mixture that was fitted to few points, not where the chains are."""

@@ -82,10 +82,9 @@ def test_the_metric_is_the_targets_own(d, ratio):
     assert cautious.min() < 0.1  # without an error it goes three times as far as the chain
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("ratio", [7e3, 1e6])
-def test_it_stays_learned_as_a_chain_goes_on(ratio, seed):
-    d, rng = 12, np.random.default_rng(seed)
+def test_it_stays_learned_as_a_chain_goes_on(ratio):
+    d, rng = 12, np.random.default_rng(0)
     log_density, place, _ = normal(rng, d, ratio)
     start = place(rng.uniform(-2.0, 2.0, d))
     found = runs.run(rng, ValueKamiltonian(tune=2000), log_density, start, tune=2000, n=1000)

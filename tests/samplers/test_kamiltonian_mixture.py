@@ -77,8 +77,9 @@ def test_the_frozen_mixture_leaves_the_target_invariant(family, wrong):
     assert largest_z(starts, ends, state) < 4.5
 
 
-@pytest.mark.parametrize("ratio", [pytest.param(without_share, marks=pytest.mark.slow), share_at_one_end])
-@lite_or_slow
+@pytest.mark.slow
+@pytest.mark.parametrize("ratio", [without_share, share_at_one_end])
+@each_family
 def test_control_a_wrong_share_is_noticed(family, ratio):
     state = mixed(family, with_hole)
     starts, ends = apply_kernel(state, n=6000, steps=6, ratio=ratio)

@@ -10,7 +10,6 @@ import pymc_kameleon as pk
 from pymc_kameleon.samplers import coordinate_moves, noise_probe
 from pymc_kameleon.samplers import seam as metropolis
 from pymc_kameleon.samplers.adaptive_metropolis import AdaptiveMetropolis
-from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.samplers.noise_probe import NoiseProbe
 from tests import step_tester as tester
 from tests.samplers.test_life import born, lived, noisy, tuning
@@ -95,9 +94,8 @@ def test_acceptance_of_a_step_of_length_zero(predicted, selected):
         assert predicted(20.0) == pytest.approx(predicted(20.1), rel=0.03)
 
 
-@pytest.mark.parametrize("sampler", [AdaptiveMetropolis(), ValueKamiltonian()])
-def test_a_sampler_finds_the_noise_of_its_log_density(sampler):
-    life = born(sampler, noisy=True, arrives=False)
+def test_a_sampler_finds_the_noise_of_its_log_density():
+    life = born(AdaptiveMetropolis(), noisy=True, arrives=False)
     lived(life, noisy()[0], 1000)
     probe = life.state.probe
     assert probe.pairs == 50
@@ -199,16 +197,6 @@ def test_without_renewals_it_does(monkeypatch):
     life, evaluate = overestimated(AdaptiveMetropolis())
     lived(life, evaluate, 200)
     assert life.here.log_density == TOO_MUCH
-
-
-@every_sampler
-def test_after_tuning_it_is_kept(sampler):
-    """A fresh value would bias the draws: the chain stays where it is, and nothing is evaluated for another."""
-    life, evaluate = overestimated(sampler)
-    life.freeze()
-    moves = [(life.draw(evaluate).proposal.move, life.here.log_density) for _ in range(150)]
-    assert {height for _, height in moves} == {TOO_MUCH}
-    assert not {"renewal", "refresh"} & {move for move, _ in moves}
 
 
 def test_an_estimate_of_zero_is_not_taken():

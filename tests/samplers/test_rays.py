@@ -55,7 +55,7 @@ def test_only_heavy_tails_ask_for_them(d):
     assert [rays.share(np.linalg.norm(x, axis=1)) for x in heavy + light] == [rays.SHARE, rays.SHARE, 0.0, 0.0]
 
 
-@pytest.mark.parametrize(("df", "expected"), [(1.2, rays.SHARE), (50.0, 0.0)])
+@pytest.mark.parametrize(("df", "expected"), [(1.2, rays.SHARE), pytest.param(50.0, 0.0, marks=pytest.mark.slow)])
 def test_a_frozen_chain_makes_them_where_tails_are_heavy(df, expected):
     rng, sampler, log_density = np.random.default_rng(1), ValueKamiltonian(tune=800), t(df)
     made = runs.run(rng, sampler, log_density, np.ones(2), tune=800, n=1)

@@ -205,9 +205,9 @@ def slow(*case):
 @pytest.mark.parametrize(
     ("inner", "wrong", "noise"),
     [
-        ("fast", too_steep, 1.0), ("fast", shifted, 1.0), slow("fast", too_flat, 1.0),
+        ("fast", shifted, 1.0), slow("fast", too_steep, 1.0), slow("fast", too_flat, 1.0),
         *(slow("fast", wrong, 0.0) for wrong in (too_steep, too_flat, shifted)),  # the same lines run
-        ("mixture", too_steep, 0.0), slow("walk", too_steep, 0.0), slow("full", too_steep, 0.0),
+        slow("mixture", too_steep, 0.0), slow("walk", too_steep, 0.0), slow("full", too_steep, 0.0),
     ],
 )  # fmt: skip
 def test_the_frozen_kernel_leaves_the_target_invariant(inner, wrong, noise):

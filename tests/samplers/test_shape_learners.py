@@ -165,6 +165,7 @@ def test_the_proposal_is_a_symmetric_random_walk_with_the_covariance_given(walk)
     assert proposal.log_q_ratio == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control", [None, Uneven])
 @both
 def test_invariance(walk, control):

@@ -90,7 +90,7 @@ class AnotherWayBack:
         return proposal._replace(position=shear.bend(r, *other[:5]))
 
 
-@pytest.mark.parametrize("control", [None, Dropped, AnotherWayBack])
+@pytest.mark.parametrize("control", [None, AnotherWayBack, pytest.param(Dropped, marks=pytest.mark.slow)])
 def test_invariance(control):
     """Learned from another target: a curve that is there, and is another one."""
     draws = TARGET.draw(np.random.default_rng(5), 1500)

@@ -262,14 +262,15 @@ def test_inner_transitions_are_reversible_on_the_region_and_the_control_is_not(w
     starts = draw_surrogate(rng, dynamics, 2000)
     every = [arguments(rng, dynamics, z, Arm(4, 1.5, 0.6, 0.4)) for z in starts]
     ends = np.array([compiled_transitions(dynamics, a)[0] for a in every])
-    wrong = np.array([slow_transitions(*a, test=False)[0] for a in every])
 
     def z_scores(ends):
         flow = starts[:, 0] * ends[:, 1] ** 2 - ends[:, 0] * starts[:, 1] ** 2
         return [*two_sample_z(ends, starts), flow.mean() / (flow.std() / math.sqrt(len(flow)))]
 
     assert np.abs(z_scores(ends)).max() < 4.5
-    assert np.abs(z_scores(wrong)).max() > 10
+    if walled is NO_WALLS:  # by Python
+        wrong = np.array([slow_transitions(*a, test=False)[0] for a in every])
+        assert np.abs(z_scores(wrong)).max() > 10
 
 
 # --- tuning -------------------------------------------------------------------------------------
@@ -481,12 +482,10 @@ def chains_against_the_truth(seeds, draws=1000, **options):
 POOR = {"library": (Family("quadratic"),), "draws": 4000}
 
 
-@pytest.mark.parametrize(
-    ("seeds", "options"),
-    [(5, {}), pytest.param(100, {}, marks=pytest.mark.slow), pytest.param(100, POOR, marks=pytest.mark.slow)],
-)
-def test_adaptive_chains_have_the_right_moments(seeds, options):
-    assert chains_against_the_truth(seeds, **options) < 4.5
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, POOR])
+def test_adaptive_chains_have_the_right_moments(options):
+    assert chains_against_the_truth(100, **options) < 4.5
 
 
 @pytest.mark.slow

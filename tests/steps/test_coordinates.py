@@ -88,11 +88,17 @@ def by_hand():
     return model
 
 
-@pytest.fixture(scope="module", params=[(families, 8), (correlated, 11), (by_hand, 28)], ids=lambda p: p[0].__name__)
+# What is moved is the same in test_reparametrized, of all three.
+MOVED = {by_hand: 28, families: 8, correlated: 11}
+
+
+@pytest.fixture(
+    scope="module", params=[by_hand, *(pytest.param(m, marks=pytest.mark.slow) for m in (families, correlated))]
+)
 def moved(request):
-    model = request.param[0]()
+    model = request.param()
     found = density(model)
-    assert found.parts_known.movable.sum() == request.param[1]  # mu's parent is unknown too
+    assert found.parts_known.movable.sum() == MOVED[request.param]  # mu's parent is unknown too
     return model, found, model.compile_logp(jacobian=True, **QUICK)
 
 

@@ -13,6 +13,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.steps.factors import returned
 from pymc_kameleon.steps.noise.noisy_factors import black_boxes
 from tests import step_tester as tester
+from tests.support.hierarchies import BlackBox
 
 pytestmark = tester.NO_BLAS
 
@@ -30,7 +31,7 @@ def solve(x):
 def solver_model(initval=None):
     with pm.Model() as model:
         x = pm.Normal("x", shape=2, initval=initval)
-        pm.Potential("ode", tester.BlackBox(solve)(x))
+        pm.Potential("ode", BlackBox(solve)(x))
         pm.Normal("y", x[0], 1.0, observed=0.3)
     return model
 
@@ -59,13 +60,12 @@ def failing_estimate(rng, x):
 
 def test_an_estimator_is_named_beside_another_step():
     with pm.Model() as model:
-        x, b = pm.Normal("x"), pm.Normal("b")
+        x, _ = pm.Normal("x"), pm.Normal("b")
         pm.Potential("likelihood", pk.NoisyLogLikelihood(failing_estimate)(x))
         step = pk.AdaptiveMetropolisStep([x])
     with pytest.raises(UnderflowError) as caught:
         tester.begin(step).step(model.initial_point())
     assert "of 'likelihood', at {'x': 0.0}" in caught.value.__notes__[-1]
-    assert b is not None
 
 
 # --- what PyTensor's errors do not tell ---------------------------------------------------------
@@ -96,14 +96,11 @@ NUMBER = "a float64 number, as np.asarray(value, dtype='float64') of shape ()."
     ("function", "kind", "found", "has_to"),
     [
         (lambda b: [b] * 5, pt.dvector, "a list of 5", VECTOR),
-        (lambda b: None, pt.dvector, "None", VECTOR),
-        (lambda b: np.full(5, b, "float32"), pt.dvector, "a float32 array of shape (5,)", VECTOR),
         (lambda b: np.full(3, b), pt.dvector, "a float64 array of shape (3,)",
          "what fits the observed values, of shape (5,)."),
         (lambda b: b, pt.dscalar, "a float", NUMBER),
-        (lambda b: np.full(3, b), pt.dscalar, "a float64 array of shape (3,)", NUMBER),
     ],
-    ids=["list", "none", "float32", "short", "float", "no number"],
+    ids=["list", "short", "float"],  # others are rows of bad_input
 )  # fmt: skip
 def test_what_a_wrapped_function_returned_and_has_to_return(function, kind, found, has_to):
     step, model, _ = wrapped(function, kind)

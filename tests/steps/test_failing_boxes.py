@@ -14,6 +14,7 @@ from pymc_kameleon.surrogates import walls
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.emulator import emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
+from tests.step_tester import sample
 
 pytestmark = pytest.mark.whole
 
@@ -39,13 +40,10 @@ def failing():
 
     t = np.linspace(0.0, 1.0, 20)
     y = 0.5 + 0.45 * t + 0.3 * np.random.default_rng(1).standard_normal(20)
-    with pm.Model():
+    with pm.Model() as model:
         p = pm.Normal("p", 0.0, 2.0, shape=3)
         pm.Normal("y", unstable(p), pm.HalfNormal("sigma", 1.0), observed=y)
-        idata = pm.sample(
-            200, tune=500, chains=2, cores=1, step=pk.KamiltonianStep(), random_seed=1, progressbar=False,
-            compute_convergence_checks=False, callback=after,
-        )  # fmt: skip
+        idata = sample(pk.KamiltonianStep(), model, draws=200, tune=500, random_seed=1, callback=after)
     assert float(idata["posterior"]["p"].values[..., :2].sum(axis=-1).max()) < 1.0
     assert len(found) > 300
     return np.mean(found)

@@ -24,8 +24,9 @@ from pymc_kameleon.pseudo_marginal import NoisyLogLikelihood
 from pymc_kameleon.sampling.arguments import checked_step
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from tests import step_tester as tester
-from tests.step_tester import BlackBox, Estimate, begin, minus_half_square, noisy_model, sample
+from tests.step_tester import Estimate, begin, minus_half_square, noisy_model, sample
 from tests.steps.test_pseudo_marginal import OBJECT_MODE, QUICK
+from tests.support.hierarchies import BlackBox
 
 pytestmark = [tester.NO_BLAS, OBJECT_MODE]
 GLOBAL_GENERATOR = np.random.default_rng(1)
@@ -113,7 +114,7 @@ def test_no_false_alarm(op):
 def black_box_model(function, path=None):
     with pm.Model() as model:
         x = pm.Flat("x", initval=0.0)
-        pm.Potential("likelihood", BlackBox(function, path)(x))
+        pm.Potential("likelihood", BlackBox(function, path=path)(x))
     return model
 
 
@@ -203,7 +204,7 @@ def test_deterministic_chains_are_not_warned_about(counter, caplog):
     with pm.Model() as model:
         data = pm.Data("data", np.array([0.5, 1.0]))
         x = pm.Normal("x", initval=0.0)
-        pm.Potential("likelihood", BlackBox(minus_half_square, counter.path)(x - data))
+        pm.Potential("likelihood", BlackBox(minus_half_square, path=counter.path)(x - data))
     step = pk.AdaptiveMetropolisStep(model=model)
     counter.take()
     for value in (0.5, 3.0):

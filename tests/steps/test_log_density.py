@@ -16,7 +16,8 @@ import pytest
 from pymc_kameleon.steps import log_density
 from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
 from tests import step_tester as tester
-from tests.step_tester import NO_BLAS, BlackBox, Counter, minus_half_square
+from tests.step_tester import NO_BLAS, Counter, minus_half_square
+from tests.support.hierarchies import BlackBox
 
 pytestmark = NO_BLAS
 
@@ -53,15 +54,22 @@ def pymcs_own(model, point):
 # --- value -----------------------------------------------------------------------------------
 
 
-@every_linker
-def test_is_the_models_log_density_and_follows_new_data(compile_kwargs):
+@cache
+def beside_a_scale(linker):
+    """A model, and its density as one of x."""
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, pm.HalfNormal("scale", 1.0), shape=2)
         pm.Normal("y", x.sum(), 1.0, observed=pm.Data("data", np.array([0.3, -0.2])))
-    ours = density(model, compile_kwargs=compile_kwargs)
-    assert ours.dim == 1 + 2
+    return model, density(model, ["x"], LINKERS[linker])
+
+
+@pytest.mark.parametrize("linker", LINKERS)
+def test_is_the_models_log_density_and_follows_new_data(linker):
+    model, ours = beside_a_scale(linker)
+    assert ours.dim == 2
     [*points, last] = random_points(model, 20)
-    for point in points:
+    for point in (*points, last):
+        ours.follow(point)
         assert ours(ours.ravel(point)) == pytest.approx(pymcs_own(model, point), rel=1e-10)
     known, values = model["data"].get_value(), set()
     for new in (np.zeros(3), np.ones(3), np.full(5, 2.0), known):  # the length may change too
@@ -112,20 +120,18 @@ def test_ravel_and_update_are_inverse():
 # --- the other variables ---------------------------------------------------------------------
 
 
-@every_linker
-def test_follows_other_variables(compile_kwargs):
-    model = tester.switch()
-    ours = density(model, ["x"], compile_kwargs)
+@pytest.mark.parametrize("linker", LINKERS)
+def test_follows_other_variables(linker):
+    model, ours = beside_a_scale(linker)
     assert ours.has_others
-    ours.follow({"k": np.array(0), "x": np.array(0.7)})
-    x = np.array([0.7])
-    values = set()
-    for k, moved in ((0, False), (1, True), (1, False), (0, True)):
-        point = {"k": np.array(k), "x": np.array(0.7)}
+    x, values = np.array([0.7, 0.2]), set()
+    ours.follow({"scale_log__": np.array(0.0), "x": x})
+    for scale, moved in ((0.0, False), (1.0, True), (1.0, False), (0.0, True)):
+        point = {"scale_log__": np.array(scale), "x": x}
         assert ours.follow(point) == moved
         assert ours(x) == pytest.approx(pymcs_own(model, point), rel=1e-10)
         values.add(ours(x))
-        assert ours.others == {"k": k}
+        assert ours.others == {"scale_log__": scale}
     assert len(values) == 2
 
 
@@ -157,9 +163,8 @@ def test_what_did_not_move_is_not_followed(value):
 
 
 def test_numba_is_called_without_the_function_around_it(monkeypatch):
-    model = tester.gaussian()
-    ours = density(model, compile_kwargs={"mode": "NUMBA"})
-    x = ours.ravel(model.initial_point())
+    _, ours = beside_a_scale("numba")
+    x = np.array([0.7, 0.2])
     value = ours(x)
 
     def refuse(*args, **kwargs):
@@ -177,7 +182,7 @@ def test_numba_is_called_without_the_function_around_it(monkeypatch):
 def test_black_box_runs_on_cvm_without_a_word(recwarn, tmp_path):
     counter = Counter(tmp_path / "calls")
     with pm.Model() as model:
-        pm.Potential("black_box", BlackBox(minus_half_square, counter.path)(pm.Normal("x", shape=2)))
+        pm.Potential("black_box", BlackBox(minus_half_square, path=counter.path)(pm.Normal("x", shape=2)))
     ours = density(model, compile_kwargs=None)
     assert linker_of(ours._function) == "VMLinker"
     assert [w for w in recwarn if "object mode" in str(w.message)] == []
@@ -207,7 +212,8 @@ import warnings
 import numpy as np, pymc as pm, pytensor
 assert pytensor.config.cxx == ""
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KameleonStep
-from tests.step_tester import BlackBox, minus_half_square
+from tests.step_tester import minus_half_square
+from tests.support.hierarchies import BlackBox
 with pm.Model() as model:
     x = pm.Normal("x", shape=2)
 for step in (KameleonStep, AdaptiveMetropolisStep):
@@ -241,12 +247,13 @@ def test_no_c_compiler():
 # --- float32 ---------------------------------------------------------------------------------
 
 
-def test_single_precision():
+@pytest.mark.parametrize("compile_kwargs", [QUICK, pytest.param(LINKERS["numba"], marks=pytest.mark.slow)])
+def test_single_precision(compile_kwargs):
     with pytensor.config.change_flags(floatX="float32"):
         with pm.Model() as model:
             pm.Normal("x", shape=2)
             pm.HalfNormal("y")
-        step = tester.begin(tester.make(tester.CASES["adaptive_metropolis"], model, compile_kwargs=LINKERS["numba"]))
+        step = tester.begin(tester.make(tester.CASES["adaptive_metropolis"], model, compile_kwargs=compile_kwargs))
         points, stats = tester.drive(step, model.initial_point(), 60, 300)
         assert {v.dtype for p in points for v in p.values()} == {np.dtype("float32")}
         assert sum(s["accepted"] for s in stats) > 20

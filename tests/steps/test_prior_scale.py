@@ -7,7 +7,7 @@ import pymc as pm
 from pymc.distributions.transforms import circular
 
 from pymc_kameleon.steps.prior_scale import angles, finite_ends, look_at_prior
-from tests.step_tester import BlackBox
+from tests.support.hierarchies import BlackBox
 
 
 def test_imputed_data_behind_a_black_box_do_not_ask_it():

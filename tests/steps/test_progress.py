@@ -17,10 +17,10 @@ from tests import step_tester as tester
 FAST = {"mode": "FAST_COMPILE"}
 
 
-@pytest.fixture(params=[80, 120])
-def width(request, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(request.param))
-    return request.param
+@pytest.fixture
+def width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    return 80
 
 
 def shown(manager, width):

@@ -27,7 +27,8 @@ from pymc_kameleon.steps import pytensor_internals as internals
 from pymc_kameleon.steps.log_density import compile_log_density
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
 from tests import step_tester as tester
-from tests.step_tester import NO_BLAS, BlackBox, assert_same_draws, begin
+from tests.step_tester import NO_BLAS, assert_same_draws, begin
+from tests.support.hierarchies import BlackBox
 
 pytestmark = [
     NO_BLAS,
@@ -138,9 +139,14 @@ def two_outputs(mode, operation=lambda x: x):
     return compile_pymc([x], [(operation(x) * s).sum(), 2.0 * operation(x)], mode=mode), s
 
 
+@pytest.fixture(scope="module")
+def by_numba():
+    return two_outputs("NUMBA")
+
+
 @pytest.mark.parametrize("of_any_number", [True, False])
-def test_compiled_code_calls_it_with_what_is_shared_now(monkeypatch, of_any_number):
-    function, s = two_outputs("NUMBA")
+def test_compiled_code_calls_it_with_what_is_shared_now(monkeypatch, by_numba, of_any_number):
+    function, s = by_numba
     if not of_any_number:  # as PyTensor does what it cannot keep in its cache
         monkeypatch.setattr(function.vm, "jit_fn", numba.njit(lambda x, s: (np.array((x * s).sum()), 2.0 * x)))
     pointer, more = internals.callable_from_numba(function, [np.zeros(2)])
@@ -166,15 +172,18 @@ def test_what_it_raises_leaves_all_it_returns_empty(monkeypatch):
 
 
 @pytest.mark.parametrize("lost", ["linker", "vm", "overloads", "type"])
-def test_without_it_compiled_code_cannot(monkeypatch, lost):
-    function, s = two_outputs("CVM" if lost == "linker" else "NUMBA")
+def test_without_it_compiled_code_cannot(monkeypatch, by_numba, lost):
+    function, s = two_outputs("CVM") if lost == "linker" else by_numba
+    value = s.container.storage[0]
     if lost == "vm":
         function = SimpleNamespace(input_storage=function.input_storage, maker=function.maker)
     elif lost == "overloads":
         monkeypatch.setattr(function.vm, "jit_fn", function.vm.jit_fn.py_func)
     elif lost == "type":
         s.container.storage[0] = object()
-    assert internals.callable_from_numba(function, [np.zeros(2)]) is None
+    found = internals.callable_from_numba(function, [np.zeros(2)])
+    s.container.storage[0] = value
+    assert found is None
 
 
 def test_whether_the_linker_is_pytensors_choice():

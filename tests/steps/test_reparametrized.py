@@ -28,7 +28,7 @@ def density(model, variables=None):
     return reparametrized_density(model, variables, model.initial_point(), QUICK)
 
 
-@pytest.fixture(scope="module", params=[families, by_hand, pytest.param(correlated, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[families, by_hand, correlated])
 def model_and_density(request):
     model = request.param()
     return model, density(model), model.compile_logp(jacobian=True, **QUICK)

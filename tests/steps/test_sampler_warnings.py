@@ -12,6 +12,7 @@ from pymc.step_methods.compound import CompoundStep
 import pymc_kameleon as pk
 from pymc_kameleon.steps.told.sampler_warnings import SamplerWarning, SamplerWarnings, WarningType
 from tests import step_tester as tester
+from tests.support.hierarchies import BlackBox
 
 pytestmark = tester.NO_BLAS
 
@@ -126,7 +127,7 @@ def said_beside(step, *arguments, other=pm.Normal):
     with pm.Model() as model:
         x, z = pm.Normal("x"), other("z")
         if arguments:
-            solver = tester.BlackBox(lambda *x: -0.5 * float(np.sum(np.square(x))))
+            solver = BlackBox(lambda *x: -0.5 * float(np.sum(np.square(x))))
             pm.Potential("solver", solver(*[model[name] for name in arguments]))
         compound = CompoundStep([pk.AdaptiveMetropolisStep([x]), step([z])])
     _, stats = tester.begin(compound).step(model.initial_point())

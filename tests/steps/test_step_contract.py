@@ -19,6 +19,7 @@ from pymc_kameleon.kernels import Matern
 from pymc_kameleon.steps.options import described
 from tests import step_tester as tester
 from tests.step_tester import assert_same_draws, begin, compiled_step, drive, every_step, make, run, sample
+from tests.support.hierarchies import BlackBox
 
 TUNE = 200
 FEW = {"draws": 20, "tune": 100}
@@ -203,7 +204,7 @@ def counter(tmp_path):
 def counted_model(counter):
     with pm.Model() as model:
         a, b = pm.Normal("a"), pm.Normal("b", shape=2)
-        pm.Potential("black_box", tester.BlackBox(counted_density, counter.path)(a, b))
+        pm.Potential("black_box", BlackBox(counted_density, path=counter.path)(a, b))
     return model
 
 

@@ -15,8 +15,9 @@ from pymc.step_methods.compound import Competence
 import pymc_kameleon as pk
 from pymc_kameleon.steps.base import NUTS_HAS
 from tests import step_tester as tester
-from tests.step_tester import BlackBox, begin, compiled_step, every_step, make, minus_half_square, sample
+from tests.step_tester import begin, compiled_step, every_step, make, minus_half_square, sample
 from tests.streams.make import STORED, stream
+from tests.support.hierarchies import BlackBox
 
 pytestmark = tester.NO_BLAS
 QUICK = {"compile_kwargs": {"mode": "FAST_COMPILE"}}
@@ -243,7 +244,7 @@ def test_finding_the_factor_costs_one_evaluation(tmp_path):
     counter = tester.Counter(tmp_path / "evaluations")
     with pm.Model() as model:
         x = pm.Flat("x", initval=0.5)
-        pm.Potential("box", BlackBox(lambda x: 0.0 if 0 < x < 1 else np.nan, counter.path)(x))
+        pm.Potential("box", BlackBox(lambda x: 0.0 if 0 < x < 1 else np.nan, path=counter.path)(x))
     step = pk.AdaptiveMetropolisStep(model=model, **QUICK)
     counter.take()
     tester.run(step, 500, 400, seed=4)
@@ -251,13 +252,11 @@ def test_finding_the_factor_costs_one_evaluation(tmp_path):
     assert counter.take() == step.evaluations + 1 == 902
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_a_black_box_that_returns_an_array_is_named(beside):
+def test_a_black_box_that_returns_an_array_is_named_beside_another():
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Potential("box", BlackBox(lambda x: np.array([-float(x)]))(x))
-        if beside:
-            pm.Potential("other", BlackBox(minus_half_square)(x))
+        pm.Potential("other", BlackBox(minus_half_square)(x))
     step = pk.AdaptiveMetropolisStep(model=model, **QUICK)
     expected = r"shape \(1,\) instead of \(\).* the black box of 'box', returned .* shape \(1,\)"
     with pytest.raises(SamplingError, match=expected):

@@ -113,13 +113,6 @@ def test_an_option_for_the_whole_says_so_and_one_at_its_default_is_none(caplog):
         step(model, surrogate=pk.Values(growth=1.5), expensive=["y0"])
 
 
-def test_no_black_box_no_structure():
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        pm.Normal("x", mu, 1.0, shape=2)
-    assert not step(model).by_factors
-
-
 @pytest.mark.slow
 def test_predictions_of_unknown_length_and_noise_that_is_not_learned():
     model, _ = curves()
@@ -174,15 +167,3 @@ def test_black_boxes_are_drawn_over_their_own_inputs(run):
         pk.plots.surrogate(sampler, coordinates=["y9"])
     with pytest.raises(ValueError, match="give the step itself"):
         pk.plots.surrogate(sampler.algorithm_state)
-
-
-def test_what_is_expensive_is_learned():
-    with pm.Model() as model:
-        x = pm.Normal("x", shape=4)
-        for k in range(2):
-            slow = pt.exp(x[2 * k : 2 * k + 2]).sum()
-            slow.name = f"slow{k}"
-            pm.Normal(f"y{k}", slow, 1.0, observed=1.0)
-    found = step(model, expensive=["slow0", "slow1"])
-    assert found.by_factors
-    assert list(np.diff(found.density.parts_known.layout.inputs)) == [2, 2]

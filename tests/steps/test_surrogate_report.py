@@ -40,13 +40,10 @@ def test_what_is_wrong_is_said_with_what_was_measured(change, wrong):
 def test_what_other_steps_move_is_the_likeliest_reason(caplog, monkeypatch):
     """What was learned is of one value of k, and y of another."""
     monkeypatch.setattr(surrogate_report, "WORTH_SAYING", -1.0)  # whatever the surrogate is like
-    with pm.Model():
+    with pm.Model() as model:
         k, x = pm.Poisson("k", 1.0), pm.Normal("x", shape=8)
         pm.Potential("y", -0.5 * k * pm.math.sqr(x).sum() + 4.0 * pm.math.log(1.0 + k))
-        pm.sample(
-            50, tune=400, chains=1, cores=1, random_seed=1, progressbar=False, compute_convergence_checks=False,
-            step=[pk.KamiltonianStep([x]), pm.Metropolis([k])],
-        )  # fmt: skip
+        tester.sample([pk.KamiltonianStep([x]), pm.Metropolis([k])], model, tune=400, chains=1, random_seed=1)
     said = [record.message for record in caplog.records if "the surrogate does not cover" in record.message]
     assert len(said) == 1
     assert "the likeliest first: one step for all, for what was learned is of old values of k" in said[0]
@@ -113,32 +110,37 @@ def test_a_simulator_of_pymcs_is_told_of_no_option_that_it_has_not():
     assert "correlation=" not in said
 
 
-def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures():
+@pytest.fixture(scope="module")
+def tuned():
+    """A step, and its state after 700 draws of tuning, of which 800 would do; it has said nothing."""
     with pm.Model():
         pm.Normal("x", shape=2)
         step = pk.KamiltonianStep()
-    tester.run(step, 850)
-    state = step.sampler.freeze(step.algorithm_state)
-    assert state.fit is not None
-    bad = state._replace(quality=state.quality._replace(uncovered=0.4, residual_sd=1.5))
-    step.life_state = step.life_state._replace(own=bad)
+    tester.run(step, 5, tune=700)
+    assert step.algorithm_state.fit is not None
+    assert step.pending == []
+    assert step.said == []
+    return step, step.algorithm_state
+
+
+def said_of(tuned, **quality):
+    """What it says had the surrogate been found to be like that."""
+    step, state = tuned
+    step.life_state = step.life_state._replace(own=state._replace(quality=state.quality._replace(**quality)))
+    step.watch.reset()
+    step.pending.clear()
     step.watch.is_frozen()
     [warning] = step.pending
+    return warning
+
+
+def test_a_surrogate_that_does_not_cover_is_reported_with_its_figures(tuned):
+    warning, (_, state) = said_of(tuned, uncovered=0.4, residual_sd=1.5), tuned
     assert warning.extra["uncovered"] == 0.4
     assert warning.extra["family"] == state.fit.family
     assert warning.extra["share"] == pytest.approx(1.0 - state.mixture.floor)
     assert np.isfinite(warning.extra["error"])
 
 
-def test_a_short_tuning_is_spoken_of_where_the_surrogate_is_not_good():
-    with pm.Model():
-        pm.Normal("x", shape=2)
-        step = pk.KamiltonianStep()
-    tester.run(step, 5, tune=700)  # of 800
-    state = step.algorithm_state
-    assert step.pending == []
-    assert step.said == []
-    step.life_state = step.life_state._replace(own=state._replace(quality=state.quality._replace(residual_sd=3.0)))
-    step.watch.is_frozen()
-    [warning] = step.pending
-    assert "the likeliest first: tune=800 or more" in warning.message
+def test_a_short_tuning_is_spoken_of_where_the_surrogate_is_not_good(tuned):
+    assert "the likeliest first: tune=800 or more" in said_of(tuned, residual_sd=3.0).message

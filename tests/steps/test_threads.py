@@ -9,7 +9,8 @@ import pytest
 
 from pymc_kameleon.steps import AdaptiveMetropolisStep
 from tests import step_tester as tester
-from tests.step_tester import NO_BLAS, BlackBox, begin, compiled_step, drive, every_step
+from tests.step_tester import NO_BLAS, begin, compiled_step, drive, every_step
+from tests.support.hierarchies import BlackBox
 
 pytestmark = NO_BLAS
 

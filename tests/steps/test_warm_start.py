@@ -40,6 +40,12 @@ def table(model):
     return points, np.array(values)
 
 
+@pytest.fixture(scope="module")
+def warm(model, table):
+    """A step that knows the table; it begins anew for every test."""
+    return pk.KamiltonianStep(model=model, evaluations=table)
+
+
 def drive(step, tune, draws=0):
     """Points (n, 2) and statistics from the model's initial point."""
     points, stats = tester.drive(step, step.model.initial_point(), draws, tune)
@@ -50,9 +56,8 @@ def begin(model, seed=1, **options):
     return tester.begin(pk.KamiltonianStep(model=model, **options), seed)
 
 
-def test_there_is_a_surrogate_as_soon_as_the_points_are_checked(model, table):
-    step = begin(model, evaluations=table)
-    points, stats = drive(step, TUNE, DRAWS)
+def test_there_is_a_surrogate_as_soon_as_the_points_are_checked(warm, table):
+    points, stats = drive(tester.begin(warm, 1), TUNE, DRAWS)
     moves = [s["move"] for s in stats]
     assert moves[:5] == ["arrival"] * 5
     assert "arrival" not in moves[5:]
@@ -110,10 +115,10 @@ def test_points_in_the_models_own_space_and_an_earlier_run(model, table):
         assert stats[-1]["refits"] == 1
 
 
-@pytest.mark.parametrize(("tune", "draws"), [(2, 0), (30, 0), (TUNE, 5)])
-def test_a_chain_goes_on_bit_for_bit_in_another_step(model, table, tune, draws):
-    step, other = (begin(model, seed, evaluations=table) for seed in (1, 2))
-    points, _ = tester.drive(step, model.initial_point(), draws, tune)
+def test_a_chain_goes_on_bit_for_bit_in_another_step(warm, model, table):
+    """While its points are checked; at other moments it is test_saved_state's."""
+    step, other = tester.begin(warm, 1), begin(model, 2, evaluations=table)
+    points, _ = tester.drive(step, model.initial_point(), 2)
     other.sampling_state = pickle.loads(pickle.dumps(step.sampling_state))
     tester.assert_same_draws(*(tester.drive(s, points[-1], 30) for s in (step, other)))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_kameleon.samplers.kamiltonian.scores.estimators import FiniteKamiltonian, LiteKamiltonian
 from pymc_kameleon.samplers.seam import Known, Outcome, Point, Proposal
+from pymc_kameleon.verdict import convergence
 from tests.support import runs
 
 
@@ -258,6 +259,22 @@ def through(held, log_density, draw, *, n=3000, steps=6, noise=0.0, seed=1, rati
                 watch(outcome)
         ends[i] = [*outcome.position, outcome.log_density - log_density(outcome.position)]
     return starts, ends
+
+
+def recursive_moments(mean, draws, rates):
+    """Mean and covariance by Andrieu & Thoms (2008), eq. 17, draw by draw; the covariance begins at the identity."""
+    cov = np.eye(len(mean))
+    for x, rate in zip(draws, rates, strict=True):
+        delta = x - mean
+        mean, cov = mean + rate * delta, cov + rate * (np.outer(delta, delta) - cov)
+    return mean, cov
+
+
+def circular_z(angle, other, expected):
+    """Of cos and sin of an angle and of another quantity, (chains, draws) each, and their least effective draws."""
+    found = np.stack([np.cos(angle), np.sin(angle), other], axis=2)
+    ess = convergence.of_each("ess", found, method="mean")
+    return np.abs(found.mean(axis=(0, 1)) - expected) / (found.std(axis=(0, 1)) / np.sqrt(ess)), np.min(ess)
 
 
 def largest_change(starts, ends, regions=()):

@@ -14,17 +14,20 @@ from pymc_kameleon.surrogates.factors.layout import Layout
 
 
 class BlackBox(Op):
-    """A function without a gradient that counts its calls."""
+    """A function without a gradient that counts its calls; each adds a byte to ``path``, in whichever process it is."""
 
-    def __init__(self, function, kind=pt.dscalar):
-        self.function, self.kind, self.calls = function, kind, 0
+    def __init__(self, function, kind=pt.dscalar, *, path=None):
+        self.function, self.kind, self.path, self.calls = function, kind, path, 0
 
     def make_node(self, *inputs):
         return Apply(self, [pt.as_tensor(i) for i in inputs], [self.kind()])
 
     def perform(self, node, inputs, outputs):
         self.calls += 1
-        outputs[0][0] = np.asarray(self.function(*inputs))
+        if self.path is not None:
+            with open(self.path, "ab") as file:
+                file.write(b".")
+        outputs[0][0] = np.asarray(self.function(*inputs), dtype=node.outputs[0].type.dtype)
 
 
 @register_jitable

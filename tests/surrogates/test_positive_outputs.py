@@ -13,7 +13,8 @@ from pymc_kameleon.samplers.kamiltonian.factors import learning, surface
 from pymc_kameleon.surrogates.factors import regression
 from pymc_kameleon.surrogates.factors.emulator import LOG, LOGIT, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
-from tests.support.differences import slopes
+from tests import step_tester as tester
+from tests.support.differences import assert_jacobian
 
 TIMES = np.arange(1.0, 9.0)
 LAYOUT = Layout(np.array([0, 2]), np.array([0, 8]), np.array([False]))
@@ -213,8 +214,7 @@ def test_which_bounds_outputs_have_is_asked_of_the_model(monkeypatch, kind, box,
     fit = regression.fit
     monkeypatch.setattr(surface, "MAX_LEAPFROG", 3)  # by PyTensor's Python a gradient takes a millisecond
     monkeypatch.setattr(regression, "fit", lambda *a, **k: seen.append(k["bounds"]) or fit(*a, **k))
-    with model:
-        pm.sample(1, tune=25, chains=1, step=step, random_seed=1, progressbar=False, compute_convergence_checks=False)
+    tester.run(step, 1, tune=25)
     asked = [found for found in seen if found is not None]
     assert asked
     assert np.all(asked == np.array(bounds))
@@ -226,7 +226,4 @@ def test_the_jacobian_is_that_of_differences(far, box, bound):
     found, w = fitted(box, bounds=np.full(8, bound), price=np.full(8, 40.0)), np.array([-0.4, far])
     emulator = found.emulator
     assert (emulator.links == bound).all()
-    outputs, jacobian, *_ = emulate(emulator, w)
-    assert (outputs >= 0.0).all()
-    by_outputs = slopes(lambda w: emulate(emulator, w)[0], w)
-    np.testing.assert_allclose(jacobian, by_outputs.T, rtol=1e-4, atol=1e-6)
+    assert (assert_jacobian(emulator, w, rtol=1e-4)[0] >= 0.0).all()
