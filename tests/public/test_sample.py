@@ -233,13 +233,13 @@ def test_a_point_that_hangs_is_submitted_once_more():
 
 def test_what_comes_after_all_is_taken():
     """A first evaluation that compiles is given up by nobody who cannot stop it, and evaluated once more at most."""
-    with hanging(3, 0.4, 0.4, 0.4, None) as executor:
-        assert workers.Elsewhere(Hangs(), None, executor, timeout=0.25)(POINTS[:3], 0) == VALUES[:3]
+    with hanging(3, 0.8, 0.8, 0.8, None) as executor:
+        assert workers.Elsewhere(Hangs(), None, executor, timeout=0.5)(POINTS[:3], 0) == VALUES[:3]
 
 
 def test_a_worker_has_that_long_for_each_of_its_points():
-    with hanging(1, 0.08) as executor:
-        assert workers.Elsewhere(Hangs(), None, executor, timeout=0.125)(POINTS[:4], 0) == VALUES[:4]
+    with hanging(1, 0.15) as executor:
+        assert workers.Elsewhere(Hangs(), None, executor, timeout=0.25)(POINTS[:4], 0) == VALUES[:4]
 
 
 def test_twice_is_a_timeout_and_not_a_zero():
