@@ -18,7 +18,7 @@ from pymc_kameleon.diagnostics import efficiency
 from pymc_kameleon.targets import solve_lotka_volterra
 
 SHOWN = 1500  # solves of each chain in the traces
-TUNE, DRAWS, CHAINS, SEED = 4000, 8000, range(4), 1900
+TUNE, DRAWS, CHAINS, SEED = 4000, 8000, 4, 1900
 PARAMETER, LABEL = "gamma", r"$\gamma$, lynxes' death rate"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe & Ito
 
@@ -26,10 +26,8 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe & Ito
 def main() -> None:
     """Sample twice, draw once."""
     data = load_lynx_hare()
-    ours = demo.run("KamiltonianStep", pk.KamiltonianStep, draws=DRAWS, tune=TUNE, chains=CHAINS, seed=SEED)
-    theirs = demo.run(
-        "pm.DEMetropolisZ", pm.DEMetropolisZ, draws=DRAWS // 2, tune=TUNE // 2, chains=CHAINS, seed=SEED
-    )  # fmt: skip
+    ours = demo.run(pk.KamiltonianStep, draws=DRAWS, tune=TUNE, chains=CHAINS, seed=SEED)
+    theirs = demo.run(pm.DEMetropolisZ, draws=DRAWS // 2, tune=TUNE // 2, chains=CHAINS, seed=SEED)
     figure = plt.figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1, 1.25))
     draw_fit(left, ours.idata, data)
