@@ -63,7 +63,7 @@ def once():
 def test_few_evaluations_are_enough():
     chains = once()
     assert chains.evaluated.size <= 300
-    assert chains.hub.quality.residual_sd < 0.1
+    assert chains.hub.quality.residual_sd <= 0.1
     draws = pooled_chains.posterior(chains)
     exact = compiled_toy().draw(np.random.default_rng(9), 4000)
     z = (draws.mean(axis=(0, 1)) - exact.mean(axis=0)) / (exact.std(axis=0) / np.sqrt(0.3 * draws[..., 0].size))
@@ -74,9 +74,9 @@ def test_few_evaluations_are_enough():
 
 def test_tuning_takes_its_time_to_see_tails(whole_trials):
     """However good the surrogate is where the chains were."""
-    made = run(most=1000, draws=10), run(most=1000, draws=10, earliest=400)
+    made = run(most=1000, draws=10), run(most=1000, draws=10, earliest=450)
     good, patient = (chains.evaluated.size - len(chains.rows) * 6 for chains in made)
-    assert good < 400 <= patient
+    assert good < 450 <= patient
 
 
 def test_the_record_has_what_came_back():

@@ -19,7 +19,7 @@ from pymc_kameleon.surrogates.factors.splines import CAREFUL, FEWEST, INPUTS, MA
 # are not predictions: where a simulator that fails returned 1e10, 4 effective draws per 1000 with them, 600 without
 MOST, ORDER = 1500, 1e3
 GOOD = 1e-3  # squared error of the log density, of all factors together: no reason to look further
-POOR = 5e-2  # ... and a reason to try a spline for a log likelihood, logarithms for predictions
+POOR = 5e-2  # ... and to try a spline for a log likelihood, or logarithms for predictions, which have splines before
 # From median to 1 % as so many times to the quartile: 3.4 of a normal, 4.8 of log X where X is exponential, 5.3 half a
 # normal. At 4 tails are taken for long that are not: six patients at 3,000 evaluations 326 effective draws per 1000
 # (mean of four seeds), at 4.5 463, without 455; twelve at 300 160, 240 and 95
@@ -254,11 +254,11 @@ def _fit_bent(rng, knots, w, own, here, o, precision, n_factors, *, score, neare
         weights = 1.0 / (1.0 + np.maximum(0.0, square / d - 4.0))
     weights /= weights.max()
     chosen = heaviest(weights)
-    tried = score is not None and not nearest and d <= INPUTS and len(w) >= FEWEST
+    tried = not nearest and d <= INPUTS and len(w) >= FEWEST
     polynomial = fit_factor(
         rng, s[chosen], o[chosen], weights[chosen], precision, GOOD / n_factors,
         (s @ whiten.T)[chosen] if tried else None,
-        0.0 if careful else POOR / n_factors, CAREFUL if careful else MARGIN,
+        0.0 if careful else (POOR if score is not None else GOOD) / n_factors, CAREFUL if careful else MARGIN,
     )  # fmt: skip
     own_square = float(np.square(whiten @ ((here - centre) / scale)).sum())
     seen = np.sort(np.append(square[weights > 0.02], own_square))[::-1]

@@ -85,7 +85,7 @@ class FactoredKamiltonian(SurrogateSampler):
         )  # fmt: skip
         return State(
             tune=known.left(self.tune), current=trust.Current(x, -math.inf, 0.0), share=1.0, fit=None, surface=None,
-            log_walk=math.log(OPTIMAL_SCALE / math.sqrt(d)), archive=np.zeros((0, d)),
+            log_walk=math.log(OPTIMAL_SCALE / math.sqrt(d)), archive=np.zeros((0, d)), middles=np.zeros((0, d)),
             arms=np.full(len(ARMS), 1.0 / len(ARMS)), mixture=None,
             quality=UNKNOWN._replace(arrived=False), learning=learning,
         )  # fmt: skip
@@ -151,7 +151,10 @@ class FactoredKamiltonian(SurrogateSampler):
 
     def refit(self, rng: np.random.Generator, state: State, here: Point, final: bool = False) -> State:
         """See :func:`pymc_kameleon.samplers.kamiltonian.factors.learning.refit`."""
-        return learn.refit(rng, self.known, state, here, final=final)
+        found = learn.refit(rng, self.known, state, here, final=final)
+        if found.surface is state.surface:
+            return found
+        return found._replace(middles=learn.middles(found.surface, self._archive(found)[0]))
 
     def fix(self, rng: np.random.Generator, state: State, caution: float = 1.0) -> State:
         """Fix everything as it is.
@@ -175,8 +178,10 @@ class FactoredKamiltonian(SurrogateSampler):
         floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
         floor = min(floor, caution) if quality.arrived else 0.5
         mixture = trust.Mixture(floor, typical, trust.slack(quality.residual_sd))
-        arms = learn.arm_shares(learning, 6.0, 0.01)
-        return state._replace(learning=None, quality=quality, mixture=mixture, archive=states, arms=arms)
+        arms, middles = learn.arm_shares(learning, 6.0, 0.01), learn.middles(state.surface, states)
+        return state._replace(
+            learning=None, quality=quality, mixture=mixture, archive=states, middles=middles, arms=arms
+        )
 
     def stats(self, state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         """Statistics of the state, and of the last proposal if it is given."""
@@ -197,7 +202,7 @@ class FactoredKamiltonian(SurrogateSampler):
         surface = state.surface
         arm = 1 + min(int(np.searchsorted(np.cumsum(state.arms), rng.random())), len(ARMS) - 1)
         start = spot(self.known, surface, state.current.z)
-        path = run(rng, self.known, surface, start, ARMS[arm - 1])
+        path = run(rng, self.known, surface, start, ARMS[arm - 1], middles=state.middles)
         move = f"surrogate{arm}"
         if not path.moved:
             carry = Carry(arm, path.end.u, state.current.value, evaluated=False, path=path)
@@ -369,10 +374,12 @@ class FactoredKamiltonian(SurrogateSampler):
         return (states[best].copy(), float(values[best]), factor) if ok else None
 
     def _archive(self, state):
-        """The chain's last states, in u, and their log densities; where it is, if it has not tuned."""
+        """Of the chain's later half 300 states, in u, and their log densities; where it is, if it has not tuned."""
         learning, m = state.learning, state.learning.chain.size
         if not m:
             return state.current.z[None], np.array([state.current.log_density])
-        rows, centring = slice(max(0, m - 300), m), state.surface.centring
-        u = np.array([learn.enter(self.known, v, centring) for v in learning.chain.buffer[rows]])
-        return u, learning.chain_log_densities.buffer[rows, 0].copy()
+        states, values = (
+            history.thin(h.buffer[m // 2 : m], 300) for h in (learning.chain, learning.chain_log_densities)
+        )
+        u = np.array([learn.enter(self.known, v, state.surface.centring) for v in states])
+        return u, values[:, 0].copy()

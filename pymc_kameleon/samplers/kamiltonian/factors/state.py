@@ -62,6 +62,7 @@ class State(NamedTuple):
     surface: Surface | None
     log_walk: float  # log scale of the random walk, in units of the metric
     archive: np.ndarray  # (n, d): past states, in u
+    middles: np.ndarray  # (n, d): of the neighbours of each, by whose differences free chains change modes
     arms: np.ndarray  # (arms,): probabilities of the arms; they add up to 1
     mixture: Mixture | None  # set when tuning ends
     quality: Quality

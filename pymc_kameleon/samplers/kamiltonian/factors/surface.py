@@ -119,19 +119,24 @@ def spot(known: Known, surface: Surface, u: np.ndarray, temperature: float = 1.0
 
 def run(
     rng: np.random.Generator, known: Known, surface: Surface, start: Spot, arm: Arm,
-    temperature: float = 1.0,
+    temperature: float = 1.0, middles: np.ndarray | None = None,
 ) -> Path:  # fmt: skip
     """``arm.transitions`` Hamiltonian transitions from ``start``, reversible with respect to exp(temperature f).
 
-    Step size and integration time are random, drawn independently of the point.
+    Step size and integration time are random, drawn independently of the point. With ``middles`` (m, d) a jump J by the
+    difference of two of them, drawn at random, is tried between any two transitions H, which takes it to another mode.
     """
-    n = arm.transitions
-    normals, uniforms = rng.standard_normal((n, len(start.u))), rng.random((n, 3))
+    n, d = arm.transitions, len(start.u)
+    normals, uniforms, jumps = rng.standard_normal((n, d)), rng.random((n, 4)), np.zeros((n - 1, d))
+    if middles is not None:
+        # Exactness hangs on this: either order is as likely, J symmetric, and H J H ... J H a palindrome
+        first, second = rng.integers(len(middles), size=(2, n - 1))
+        jumps = middles[first] - middles[second]
     if start.value == -math.inf:
         return Path(start, False, 0.0, 0, math.nan, False)
     u, value, gradient, *path = _called(
         known, _transitions, _compiled_transitions, surface.emulator, surface.centring, surface.walled, surface.metric,
-        surface.step_size, start.u, start.value, start.gradient, float(arm.time), temperature, normals, uniforms,
+        surface.step_size, start.u, start.value, start.gradient, float(arm.time), temperature, normals, uniforms, jumps,
     )  # fmt: skip
     return Path(Spot(u, value, gradient) if path[0] else start, *path)
 
@@ -171,7 +176,7 @@ def _spot(places, known, more, emulator, centring, u, temperature):
 
 def _transitions(
     places, known, more, emulator, centring, walled, metric, step_size, u, value, gradient, time, temperature,
-    normals, uniforms,
+    normals, uniforms, jumps,
 ):  # fmt: skip
     """What :func:`run` returns of its path, from a point at which f has a value."""
     n, height = len(normals), temperature * height_at(walled, u)
@@ -204,6 +209,13 @@ def _transitions(
             probability = math.exp(min(0.0, log_ratio + height - new_height))
         if uniforms[k, 2] < probability:  # on which reversibility hangs
             u, value, gradient, moved, height = there, new, new_gradient, True, new_height
+        if k < n - 1 and jumps[k].any():
+            there = u + jumps[k]
+            new, new_gradient = _spot(places, known, more, emulator, centring, there, temperature)
+            gradients += 1
+            new_height = temperature * height_at(walled, there) if new > -math.inf else 0.0
+            if uniforms[k, 3] < math.exp(min(0.0, new - new_height - value + height)):
+                u, value, gradient, moved, height = there, new, new_gradient, True, new_height
     return u, value - height, gradient, moved, total / n, gradients, error, diverging
 
 
