@@ -59,7 +59,8 @@ def report(idata: Any, model: Any = None) -> str:
     chains, n = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains < 2 or n < convergence.LEAST_DRAWS:
         raise ValueError(
-            f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}."
+            f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}: "
+            "pm.sample(chains=4)."
         )
     attributes = dict(posterior.attrs)
     if "evaluations" not in attributes:  # pm.sample's
@@ -399,8 +400,8 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
     longer = more * tune
     if tune < wanted:
         longer, what = wanted, f"{advice.TUNING} tuning draws an unknown" if wanted != MOST * tune else what
-    step = f", step={attributes['step']}" if "step" in attributes else ""
-    return f"{more} times the draws and {what}, pm.sample({more * n}, tune={longer}{step}), the rest as before"
+    step, its = (f", step={attributes['step']}", "its options and ") if "step" in attributes else ("", "")
+    return f"{more} times the draws and {what}, pm.sample({more * n}, tune={longer}{step}), {its}the rest as before"
 
 
 def _advice(

@@ -337,6 +337,13 @@ def test_heavy_tails_are_not_usable_for_means(pooled):
         assert "heavy" not in pk.report(found).split("\n")[0]
 
 
+@pytest.mark.parametrize("end", [0.0, 100.0])
+def test_a_tail_towards_the_end_of_a_parameter_is_not_heavy(end):
+    """A positive one of two modes: there is no more below than is seen. Where 0 is far beyond it may be."""
+    t = np.abs(np.random.default_rng(5).standard_t(1.5, (4, 1000)))
+    assert ("are heavy" in with_draws(end + 1.0 - np.minimum(0.004 * t, 0.98))) == (end > 0.0)
+
+
 def test_the_tails_of_many_normals_are_not_heavy_by_chance():
     """Of 100 draws of 30, half of such reports had one above .45; one t of few degrees of freedom still has."""
     rng = np.random.default_rng(9)
@@ -601,7 +608,7 @@ def test_what_to_try_next_names_the_step(statistics, step):
     text = pk.report(of_step(statistics, shift=30.0))
     found = re.search(
         r"To try next: (\d+) times the draws and 400 tuning draws an unknown, pm\.sample\((\d+), tune=1200, "
-        r"step=(.+)\), the rest as before\.", text,
+        r"step=(.+)\), its options and the rest as before\.", text,
     )  # fmt: skip
     assert found[3] == step
     assert int(found[2]) == 60 * int(found[1])
