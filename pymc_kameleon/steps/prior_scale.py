@@ -67,6 +67,14 @@ def jitter(scale: np.ndarray) -> np.ndarray:
     return np.maximum(np.minimum(scale, 1.0), scale / 1e3)
 
 
+def units(scale: np.ndarray) -> np.ndarray:
+    """How long steps may be before anything is known: 1, more where a prior's ``scale`` is far more than ignorance.
+
+    A background of 4900 with a prior's sd of 5000: in steps of 1 three chains of four had not come there after 500.
+    """
+    return np.maximum(1.0, scale / 100.0)
+
+
 def drawn(
     rng: np.random.Generator, prior: Prior, here: np.ndarray, scale: np.ndarray, n: int, width: Any = 2.0
 ) -> tuple[np.ndarray, np.ndarray]:

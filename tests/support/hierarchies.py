@@ -74,7 +74,7 @@ class Toy:
 
     def __init__(self):
         self.layout = Layout(np.arange(3), np.arange(3), np.array([True, True]))
-        self.movable = np.array([False, False, True, True])
+        self.movable, self.units = np.array([False, False, True, True]), np.ones(4)
         self.parts_known = self
         self.outputs = np.zeros(2)
 

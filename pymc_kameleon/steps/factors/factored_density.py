@@ -12,7 +12,7 @@ from pymc_kameleon.steps.factors.black_boxes import Unsplittable
 from pymc_kameleon.steps.factors.split import Cut, Split, counts, whole_graph
 from pymc_kameleon.steps.log_density import LogDensity, compile_log_density, unaltered
 from pymc_kameleon.steps.noise.hidden_generators import hidden_generators
-from pymc_kameleon.steps.prior_scale import look_at_prior
+from pymc_kameleon.steps.prior_scale import look_at_prior, units
 
 
 class Alone:
@@ -92,6 +92,8 @@ class FactoredDensity(LogDensity):
         factors = self._factors(cut, model, initial_point, counts(shapes))
         self.parts_known: Split = Split(cut, shapes, factors, compile_kwargs)
         self.movable, self._zero = self.parts_known.movable, np.zeros(self.dim)
+        prior = look_at_prior(model, [v for v, *_ in cut.coordinates.layout], initial_point)
+        self.parts_known.units = units(self.spread(prior))
         self._own = cut.coordinates.own
         self.alone = Alone(self._function, self.parts_known.order)
 

@@ -180,6 +180,8 @@ class Split:
         Which inputs and outputs belong to which factor.
     movable : ndarray of bool, shape (d,)
         The coordinates that can be centred by a degree.
+    units : ndarray of shape (d,)
+        How long a coordinate is, whatever the posterior: steps of so many are the first. Default 1.
     factors : list of str
         Names of the model's factors that the black boxes belong to.
     parts : list of Factor
@@ -200,6 +202,7 @@ class Split:
         first = np.concatenate([[0], np.cumsum(counts(shapes))])
         self.order = np.concatenate([first[f.box] + f.outputs for f in factors]).astype(np.int64)
         self.movable = cut.coordinates.movable
+        self.units = np.ones(len(self.movable))
         self.factors = [f.name for f in factors]
         given = self._like_what_is_given()
         inputs, outputs = cut.coordinates.places(lambda moved: [cut.graphs_of_inputs(moved, factors)])

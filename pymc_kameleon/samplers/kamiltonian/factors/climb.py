@@ -28,7 +28,7 @@ def design_size(layout) -> int:
 
 
 def target(known: Known, surface: Surface, u: np.ndarray, half_width: float):
-    """(highest point of the surrogate in a box around ``u``, by how much it is higher).
+    """(highest point of the surrogate in a box around ``u``, ``half_width`` units wide, by how much it is higher).
 
     ``u`` itself and NaN where the search got lost, where the surrogate has no value.
     """
@@ -43,7 +43,7 @@ def target(known: Known, surface: Surface, u: np.ndarray, half_width: float):
             return worst, np.zeros(len(u))
         return -here.value, -here.gradient
 
-    bounds = [(a - half_width, a + half_width) for a in u]
+    bounds = list(zip(u - half_width * known.units, u + half_width * known.units, strict=True))
     found = minimize(negative, u, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
     promised = -float(found.fun) - start.value
     if not (promised >= 0.0 and np.isfinite(found.x).all()):
@@ -75,6 +75,6 @@ def metric(known: Known, surface: Surface, u: np.ndarray) -> np.ndarray:
         h[i] = 1e-3
         up, down = spot(known, surface, u + h), spot(known, surface, u - h)
         hessian[i] = (down.gradient - up.gradient) / 2e-3
-    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    values, vectors = np.linalg.eigh(0.5 * known.units[:, None] * (hessian + hessian.T) * known.units)
     values = np.clip(np.abs(values), 0.25, 1e12)  # no axis longer than 2 of a standardised prior
-    return (vectors * values**-0.5) @ vectors.T
+    return known.units[:, None] * ((vectors * values**-0.5) @ vectors.T)

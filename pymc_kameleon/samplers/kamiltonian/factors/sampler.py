@@ -240,10 +240,9 @@ class FactoredKamiltonian(SurrogateSampler):
         position, _ = leave(self.known, path.end.u, surface.centring)
         return Proposal(position, -math.inf, "design", Carry(-1, path.end.u, 0.0))
 
-    @staticmethod
-    def _nearby(rng, x, size, move, kernel):
+    def _nearby(self, rng, x, size, move, kernel):
         """A normal step, while nothing is known."""
-        position = x + size * rng.standard_normal(len(x))
+        position = x + size * self.known.units * rng.standard_normal(len(x))
         return Proposal(position, 0.0, move, Carry(kernel, position.copy(), 0.0))
 
     # --- the climb ----------------------------------------------------------------------------

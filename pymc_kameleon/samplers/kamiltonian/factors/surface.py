@@ -43,6 +43,7 @@ class Known(Protocol):
 
     layout: Layout
     movable: np.ndarray
+    units: np.ndarray
     factors: list[str]
 
     def places(self, u: np.ndarray, centring: np.ndarray) -> tuple[np.ndarray, ...]:
