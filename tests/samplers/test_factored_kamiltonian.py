@@ -584,6 +584,21 @@ def test_the_expected_level_is_that_of_posterior_draws():
     assert not is_high_enough(-0.5 * rng.chisquare(40, 60) - 12.0, expected)
 
 
+def test_a_climb_goes_by_units(monkeypatch):
+    toy, rng = Toy(), np.random.default_rng(5)
+    monkeypatch.setattr(toy, "units", np.array([1.0, 1.0, 1.0, 30.0]))
+    surface = Surface(quadratics(np.zeros((2, 3)), radius=1e3), np.zeros(4), np.eye(4), 0.3, walls.unbounded(4))
+    start = np.array([9.0, -1.0, 0.0, 25.0])  # of standard normals
+    goal, _ = climb.target(toy, surface, start, 0.5)
+    np.testing.assert_allclose(goal, [8.5, -1.0, 0.0, 10.0], atol=1e-3)
+    sampler = FactoredKamiltonian(known=toy)
+    steps = [sampler._nearby(rng, start, 0.1, "climb", -1).position - start for _ in range(400)]
+    np.testing.assert_allclose(np.std(steps, axis=0), 0.1 * toy.units, rtol=0.2)
+    np.testing.assert_allclose(
+        climb.metric(toy, surface, start) / toy.units, np.diag([1.0, 1.0, 1.0, 1 / 30]), atol=1e-3
+    )
+
+
 def test_a_search_that_gets_lost_promises_nothing(monkeypatch):
     """It once promised -10^10, which was taken for the end of a climb."""
     lost = SimpleNamespace(x=np.full(4, 2.0), fun=1e10)

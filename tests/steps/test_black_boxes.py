@@ -76,6 +76,16 @@ def test_what_depends_on_what_and_is_positive_is_asked_as_far_as_priors_reach():
     assert wide.inputs[0].positive  # what underflows is
 
 
+def test_wide_priors_say_in_what_units_a_chain_sets_out():
+    box = BlackBox(lambda slope, background: slope * np.arange(3.0) + background, pt.dvector)
+    with pm.Model():
+        slope, background = pm.LogNormal("slope", 2.0, 0.5), pm.Normal("background", 0.0, 5e3)
+        pm.Normal("y", box(slope, background), 300.0, observed=np.array([4900.0, 4910.0, 4920.0]))
+        units = KamiltonianStep().density.parts_known.units
+    assert units[0] == 1.0
+    assert 20.0 < units[1] < 50.0
+
+
 def test_positive_arguments_are_learned_in_their_logarithms():
     box = BlackBox(lambda size: -np.square(size))
     with pm.Model() as model:
