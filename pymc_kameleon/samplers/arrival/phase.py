@@ -37,7 +37,8 @@ from pymc_kameleon.samplers.arrival import quadratic
 from pymc_kameleon.samplers.arrival.state import Near, Record, State, default_budget, depth, height, little
 
 # in the scales given: less than the spread of the starts, to stay in the basin of one
-FIRST_RADIUS = 0.3
+# ... and, where a climb from elsewhere ends: 7 sds of a normal prior from where it began
+FIRST_RADIUS, REACH = 0.3, 10.0
 FLAT = -0.3  # a slope with less curvature is not the end of a climb
 MOSTLY = 0.8  # of the predictions
 RISING = 0.3  # of what a draw lacks on average: .5 over d evaluations saves 3 % instead of 10
@@ -52,13 +53,14 @@ def init(
     budget: int | None = None,
     start: np.ndarray | None = None,
     long: float = math.inf,
+    reach: float = math.inf,
 ) -> State:
     """Start at ``x`` of shape (d,), whose log density is known.
 
     ``scale``, a number or (d,), is the rough size of each coordinate; wrong by a factor of a million it costs some
     twenty evaluations. ``budget`` are the evaluations at most, the one at ``x`` not counted. With ``start`` (d,) it
     begins there instead, if the log density is finite there: how chains get starts of their own. After ``long``
-    evaluations it ends as soon as it does not rise.
+    evaluations it ends as soon as it does not rise, and at any rate ``reach`` scales from ``start``.
     """
     x = np.array(x, dtype=float)
     d = len(x)
@@ -70,6 +72,7 @@ def init(
         evaluated=history.append(history.empty(d + 1), np.append(x, log_density)), budget=budget + 1,
         start=None if start is None else np.array(start, dtype=float), move="explore" if start is None else "start",
         metric=metric, origin=x, basis=FIRST_RADIUS * metric, radius=FIRST_RADIUS, long=long,
+        within=None if reach == math.inf else tuple(start + side * reach * np.diag(metric) for side in (-1, 1)),
     )  # fmt: skip
 
 
@@ -80,6 +83,7 @@ def moved(state: State, by: np.ndarray) -> State:
     return state._replace(
         evaluated=state.evaluated._replace(buffer=rows), origin=state.origin + by,
         start=None if state.start is None else state.start + by,
+        within=None if state.within is None else (state.within[0] + by, state.within[1] + by),
         near=None if near is None else near._replace(centre=near.centre + by),
     )  # fmt: skip
 
@@ -89,9 +93,14 @@ def stop(state: State) -> State:
     return state if state.done else _give_up(state)
 
 
-@np.errstate(all="ignore")  # what overflows is lower, or further away, than anything else
 def propose(rng: np.random.Generator, state: State) -> np.ndarray:
     """The next point to evaluate, shape (d,)."""
+    point = _anywhere(rng, state)
+    return point if state.within is None else np.clip(point, *state.within)
+
+
+@np.errstate(all="ignore")  # what overflows is lower, or further away, than anything else
+def _anywhere(rng, state):
     d = len(state.origin)
     if state.move == "start":
         return state.start.copy()
@@ -106,6 +115,11 @@ def propose(rng: np.random.Generator, state: State) -> np.ndarray:
     if _is_evaluated(state, point):  # the fit had nearer ones and did not ask it
         point = state.origin + reach * (state.basis @ unit_vectors(rng, 1, d)[0])
     return point
+
+
+def _is_far(state, point):
+    """Whether it is where a climb from elsewhere ends: with e^21 infections a day a solver takes an hour."""
+    return state.within is not None and bool(np.any((point <= state.within[0]) | (point >= state.within[1])))
 
 
 def _check(rng, near, state):
@@ -145,7 +159,7 @@ def tell(rng: np.random.Generator, state: State, point: np.ndarray, log_density:
             state = state._replace(current=best)
     elif gain > little(d) or (state.move == "climb" and not state.failed):
         state = leave(state)
-    if n >= state.budget or (n > state.long and not _is_rising(state)):
+    if n >= state.budget or (n > state.long and not _is_rising(state)) or _is_far(state, point):
         return _give_up(state)
     if _stands_still(state):
         return _restore(state)

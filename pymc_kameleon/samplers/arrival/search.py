@@ -355,9 +355,8 @@ def _left(state):
 
 def _next_climb(state):
     first = state.climbs[0]
-    climb = arrival.init(
-        first.positions[0], float(first.log_densities[0]), scale=state.scale, budget=state.budget, start=state.starts[0]
-    )
+    x, value = first.positions[0], float(first.log_densities[0])
+    climb = arrival.init(x, value, scale=state.scale, budget=state.budget, start=state.starts[0], reach=arrival.REACH)
     return state._replace(climbs=(*state.climbs, climb), starts=state.starts[1:], same=False)
 
 

@@ -56,6 +56,7 @@ class State(NamedTuple):
     waits: bool = True  # with a near phase while it rises
     # evaluations after which it ends as soon as it does not rise: most of tuning is to be the walk's
     long: float = math.inf
+    within: tuple[np.ndarray, np.ndarray] | None = None  # (d,) each: a box at whose faces it ends
     fitted: int = 0  # evaluations at the last fit
     changed: int = 0  # ... at the last change of the metric
     next_choice: int = 0  # ... and when to choose the model's options again
