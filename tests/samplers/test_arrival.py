@@ -302,6 +302,24 @@ def test_a_climb_that_is_long_ends_as_soon_as_it_does_not_rise(distance, rises):
     assert run(log_density, x).arrived
 
 
+def test_a_climb_from_elsewhere_ends_ten_scales_away():
+    """Up a slope without an end, which the chain's own may follow: one point at the face of the box, none beyond."""
+    start, scale = np.array([1.0, -2.0]), np.array([1.0, 3.0])
+
+    def rising(x):
+        return float(x[0] + 0.1 * x[1])
+
+    free, state = (run(rising, np.zeros(2), scale=scale, start=start, budget=60, reach=r) for r in (math.inf, 10.0))
+    away = np.abs(state.evaluated.buffer[1 : state.evaluations, :2] - start) / scale
+    assert np.abs(free.evaluated.buffer[: free.evaluations, 0]).max() > 50.0
+    assert (away.max(axis=1) >= 10.0 - 1e-9).sum() == 1
+    assert away.max() == pytest.approx(10.0)
+    assert state.done
+    assert not state.arrived
+    moved = arrival.moved(arrival.init(np.zeros(2), 0.0, start=start, reach=1.0), np.array([0.0, 7.0]))
+    np.testing.assert_array_equal(moved.within, start + np.array([[-1.0, 6.0], [1.0, 8.0]]))
+
+
 def test_a_climb_is_long_where_a_surrogate_knows_the_scales():
     def long(learn):
         with pm.Model() as model:

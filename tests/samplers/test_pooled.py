@@ -561,7 +561,9 @@ def test_a_mode_that_no_start_is_near_is_found_from_draws_of_the_prior(far):
     rng = np.random.default_rng(3)
     near, draws = rng.uniform(-3.0, 3.0, (9, 3)), rng.normal(10.0, 20.0, (20, 3))
     plan = Plan(draws=None, tune=None, longest=500, max_evaluations=2000)
-    chains = Chains(near[0], near[1:], np.random.SeedSequence(0), plan, far=draws if far else (), scale=np.full(3, 13.0))
+    chains = Chains(
+        near[0], near[1:], np.random.SeedSequence(0), plan, far=draws if far else (), scale=np.full(3, 13.0)
+    )
     finished(chains, APART.numba_log_density)
     assert pooled_chains.posterior(chains).max() < 10.0
     where = chains.sought().where
