@@ -18,6 +18,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
 from pymc_kameleon.samplers.arrival import search
+from pymc_kameleon.samplers.arrival.phase import REACH
 from pymc_kameleon.samplers.arrival.state import LONG, default_budget
 from pymc_kameleon.samplers.life import LOOKS, Life
 from pymc_kameleon.samplers.seam import Point
@@ -136,7 +137,10 @@ class Starts:
                 long = LONG * max(len(x), 8)
         awaits = looks and not climbs
         far = self.looks(rng, scale) if climbs or awaits else None
-        return search.init(x, value, scale=scale, budget=budget, start=start, looks=far, long=long, awaits=awaits)
+        reach = np.where(np.isfinite(self.prior.draws).all(axis=0), REACH, math.inf)  # a flat prior's scale is no scale
+        return search.init(
+            x, value, scale=scale, budget=budget, start=start, looks=far, long=long, awaits=awaits, reach=reach
+        )
 
     def elsewhere(self, rng: np.random.Generator, x: np.ndarray, evaluate: Callable) -> Point | None:
         """Where a chain begins that is at the initial point ``x``, if there is no density: beside it, or at a draw of

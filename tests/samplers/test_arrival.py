@@ -320,6 +320,17 @@ def test_a_climb_from_elsewhere_ends_ten_scales_away():
     np.testing.assert_array_equal(moved.within, start + np.array([[-1.0, 6.0], [1.0, 8.0]]))
 
 
+def test_flat_priors_bound_no_climb():
+    """Their scale, 1, is none: along a banana over a flat plane looks ended before they had come anywhere."""
+    with pm.Model():
+        x, y = pm.Flat("x"), pm.Normal("y", 0.0, 3.0)
+        pm.Potential("target", -0.5 * (x - y) ** 2)
+        step = KamiltonianStep()
+    point = np.zeros(2)
+    state = step._starts.arrival(np.random.default_rng(0), point, step.density(point), step.life, None)
+    assert state.reach.tolist() == [math.inf, 10.0]
+
+
 def test_a_climb_is_long_where_a_surrogate_knows_the_scales():
     def long(learn):
         with pm.Model() as model:

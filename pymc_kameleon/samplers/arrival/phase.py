@@ -53,7 +53,7 @@ def init(
     budget: int | None = None,
     start: np.ndarray | None = None,
     long: float = math.inf,
-    reach: float = math.inf,
+    reach: float | np.ndarray = math.inf,
 ) -> State:
     """Start at ``x`` of shape (d,), whose log density is known.
 
@@ -72,7 +72,7 @@ def init(
         evaluated=history.append(history.empty(d + 1), np.append(x, log_density)), budget=budget + 1,
         start=None if start is None else np.array(start, dtype=float), move="explore" if start is None else "start",
         metric=metric, origin=x, basis=FIRST_RADIUS * metric, radius=FIRST_RADIUS, long=long,
-        within=None if reach == math.inf else tuple(start + side * reach * np.diag(metric) for side in (-1, 1)),
+        within=None if np.isinf(reach).all() else tuple(start + side * reach * np.diag(metric) for side in (-1, 1)),
     )  # fmt: skip
 
 

@@ -69,6 +69,7 @@ class State(NamedTuple):
     # the chain's own way is its sampler's, and there is no look before that is over
     awaits: bool = False
     angles: Any = ()  # (k,): coordinates in which a mode comes back every period
+    reach: np.ndarray | float = math.inf  # (d,): in scales, how far from where they begin climbs after the first go
 
     @property
     def last(self) -> arrival.State:
@@ -216,6 +217,7 @@ def init(
     looks: np.ndarray | None = None,
     long: float = math.inf,
     awaits: bool = False,
+    reach: np.ndarray | float = math.inf,
 ) -> State:
     """Start at ``x`` of shape (d,), whose log density is known; see :func:`pymc_kameleon.samplers.arrival.phase.init`.
 
@@ -227,12 +229,14 @@ def init(
         Evaluations after which the chain's own climb ends as soon as it does not rise. Default: never.
     awaits : bool
         Whether the chain climbs by itself, and the looks come after that.
+    reach : ndarray of shape (d,), optional
+        Scales that a look goes from where it began, at most.
     """
     d = len(x)
     first = arrival.init(x, log_density, scale=scale, budget=budget, start=start, long=long)
     starts = np.empty((0, d)) if looks is None else np.array(looks, dtype=float)
     scales = np.broadcast_to(np.asarray(scale, dtype=float), (d,)).copy()
-    return State((first,), starts, scales, min(first.budget - 1, _most(d)), awaits=awaits)
+    return State((first,), starts, scales, min(first.budget - 1, _most(d)), awaits=awaits, reach=reach)
 
 
 def look_every(d: int) -> int:
@@ -356,7 +360,7 @@ def _left(state):
 def _next_climb(state):
     first = state.climbs[0]
     x, value = first.positions[0], float(first.log_densities[0])
-    climb = arrival.init(x, value, scale=state.scale, budget=state.budget, start=state.starts[0], reach=arrival.REACH)
+    climb = arrival.init(x, value, scale=state.scale, budget=state.budget, start=state.starts[0], reach=state.reach)
     return state._replace(climbs=(*state.climbs, climb), starts=state.starts[1:], same=False)
 
 

@@ -101,7 +101,8 @@ def _looks(chains, members):
             return chains.looks
         # one that climbs by itself stays on the whole line, where an angle's next period would be another mode
         window = circles.around(chains.angles, max(members, key=lambda m: m.point.log_density).point.position)
-    more = [arrival.init(point, value, scale=chains.scale, start=x, reach=arrival.REACH) for x in starts]
+    reach = arrival.REACH if len(chains.far) else np.inf  # there are no draws of flat priors, whose scale is none
+    more = [arrival.init(point, value, scale=chains.scale, start=x, reach=reach) for x in starts]
     everyone = [*made, *more]
     spent = int(np.isin(evaluated.move, ("arrival", "between")).sum())
     left = max(plan.looking - spent, len(made))  # whether an end is met takes one
