@@ -62,11 +62,7 @@ def find(
         for name, x, bound in zip(names, np.moveaxis(draws, 2, 0), bounds, strict=True):
             tails = list(zip(convergence.tail_indices(x), ("lower", "upper"), (-1.0, 1.0), strict=True))
             if name.split("[")[0] not in bounded:
-                near = (0.0,) if known_ends is None else known_ends
-                heavy += [
-                    Worst(name, k, tail)
-                    for k, tail, sign in tails if k > bound and not _is_ended(sign * x, [sign * end for end in near])
-                ]  # fmt: skip
+                heavy += [Worst(name, k, tail) for k, tail, _ in tails if k > bound]
             # many a parameter has an end; where the surrogate's moves fail as well, it is a wall of the surrogate's
             ended = [
                 (Worst(name, k, tail), sign)
@@ -160,12 +156,6 @@ def in_full(found: Found) -> Iterator[str]:
 
 def _listed(tails: Sequence[Worst]) -> str:
     return listed([f"{t.name} ({t.tail} tail, Pareto k {t.value:.2f})" for t in tails])
-
-
-def _is_ended(x: np.ndarray, ends: list[float]) -> bool:
-    """Whether the largest draws are nearer to the next of ``ends`` than to the middle: no heavy tail is left."""
-    beyond = [end for end in ends if end >= x.max()]
-    return bool(beyond) and bool(min(beyond) - x.max() <= x.max() - np.median(x))
 
 
 def _is_wall(x: np.ndarray, ends: list[float]) -> bool:

@@ -337,11 +337,11 @@ def test_heavy_tails_are_not_usable_for_means(pooled):
         assert "heavy" not in pk.report(found).split("\n")[0]
 
 
-@pytest.mark.parametrize("end", [0.0, 100.0])
-def test_a_tail_towards_the_end_of_a_parameter_is_not_heavy(end):
-    """A positive one of two modes: there is no more below than is seen. Where 0 is far beyond it may be."""
-    t = np.abs(np.random.default_rng(5).standard_t(1.5, (4, 1000)))
-    assert ("are heavy" in with_draws(end + 1.0 - np.minimum(0.004 * t, 0.98))) == (end > 0.0)
+def test_a_heavy_tail_that_happens_to_come_near_0_is_heavy():
+    """0 is the end of other parameters, not of this one: the draws of a location of 100 do not say where it may go."""
+    draws = 100.0 + np.random.default_rng(0).standard_t(1.7, (4, 1000))
+    assert 0.0 < np.where(draws > 0.0, draws, np.inf).min() < 50.0
+    assert "are heavy" in with_draws(np.where(draws > 0.0, draws, 1.0))
 
 
 def test_the_tails_of_many_normals_are_not_heavy_by_chance():
