@@ -3,7 +3,7 @@
 What :mod:`pymc_kameleon.samplers.kamiltonian.values.sampler` does with one regression of the whole log density, this
 does with one small regression for each black box, put into the known rest of the model (``surface``). A hierarchy of 64
 unknowns over 30 black boxes in two inputs each is then 30 problems in two dimensions. Proposals are the ends of a few
-Hamiltonian transitions on the surrogate, with jumps between modes between them (:func:`.surface.run`), tested with one
+Hamiltonian transitions on the surrogate, with jumps between modes between them (``surface``), tested with one
 evaluation; beside them a random walk, and the weights of the two are those of
 :mod:`pymc_kameleon.samplers.kamiltonian.trust`.
 
