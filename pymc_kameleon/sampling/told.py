@@ -66,6 +66,8 @@ def attributes_of(run: Chains, model: pm.Model, density: LogDensity, seconds: fl
     }
     if density.noisy:
         found["noisy"] = noisy_names(model)
+    if density.suspects:
+        found["hidden_noise"] = ", ".join(density.suspects)
     if not sought.climbs:
         found["no_climb"] = _why_no_climb(run, density)
     if isinstance(density, FactoredDensity):

@@ -40,6 +40,7 @@ class Found(NamedTuple):
     derived: tuple[Worst, ...] = ()  # heavy tails of deterministics: of a ratio, whatever the priors are
     # what the model says to have no mean (Pareto k 1) or sd; of k inf where the posterior is improper
     endless: tuple[Worst, ...] = ()
+    hidden: str = ""  # Ops that seem to draw random numbers that no step knows of
 
 
 def find(
@@ -87,6 +88,8 @@ def without(found: Found, derived: Sequence[str]) -> Found:
 
 def in_short(found: Found) -> Iterator[str]:
     """For the verdict, the gravest first."""
+    if found.hidden:
+        yield f"{found.hidden} draws random numbers that no step knows of"
     if found.biased:
         yield f"{found.biased} is noisy, and these steps draw from another distribution"
     if "ends_elsewhere" in found.attributes:
@@ -109,6 +112,12 @@ def in_short(found: Found) -> Iterator[str]:
 
 def in_full(found: Found) -> Iterator[str]:
     """With figures, and what to do."""
+    if found.hidden:
+        yield (
+            f"The log density seems to be an estimate: {found.hidden} holds or calls a random number generator. Draws "
+            "that take it for exact are of another distribution, however well they converge: "
+            "pymc_kameleon.NoisyLogLikelihood(fn) makes it one that steps can keep, and what they draw is exact."
+        )
     if found.biased:
         yield (
             f"No step of pymc_kameleon made these draws. Other steps estimate {found.biased} anew at every draw, and "

@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_kameleon.samplers import noise_probe
 from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
+from pymc_kameleon.steps.noise.hidden_generators import hidden_names
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import bounded_names, finite_ends
@@ -37,9 +38,10 @@ def report(idata: Any, model: Any = None) -> str:
     idata : InferenceData or DataTree
         What ``pk.sample`` or ``pm.sample`` returned.
     model : pymc.Model, optional
-        Whose draws these are: where its priors end, draws may, which of its factors are estimates, by its unknowns it
-        says how long to tune (without it by all variables, deterministics included), and of heavy or flat priors, with
-        three evaluations an element, whether they are all that ends the posterior. ``pk.sample`` stored all but that.
+        Whose draws these are: where its priors end, draws may, which of its factors are estimates or hide one, by its
+        unknowns it says how long to tune (without it by all variables, deterministics included), and of heavy or flat
+        priors, with three evaluations an element, whether they are all that ends the posterior. ``pk.sample`` stored
+        all but that.
 
     Returns
     -------
@@ -79,13 +81,14 @@ def report(idata: Any, model: Any = None) -> str:
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends") if model is None else finite_ends(model)
     noisy = attributes.get("noisy", "") if model is None else noisy_names(model)
+    hidden = attributes.get("hidden_noise", "") if model is None else hidden_names(model)
     bounded = attributes.get("bounded", "").split(", ") if model is None else bounded_names(model)
     derived = attributes.get("derived", "").split(", ") if model is None else [v.name for v in model.deterministics]
     noise_sd = of_steps.noise_sd(idata)
     doubted = doubts.find(
         idata, attributes, names, draws, judged, None if ends is None else np.ravel(ends), noisy, bounded
     )
-    doubted = doubts.without(doubted, derived)
+    doubted = doubts.without(doubted, derived)._replace(hidden=hidden)
     if model is not None and not noisy:
         doubted = doubted._replace(
             endless=tuple(doubts.Worst(n, k, t) for n, t, k in endless.tails(model, plain(posterior)))

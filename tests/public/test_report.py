@@ -14,6 +14,7 @@ import xarray
 
 import pymc_kameleon as pk
 from pymc_kameleon.verdict import convergence, directions, doubts, report
+from tests.support.hierarchies import BlackBox
 
 
 class Run(dict):
@@ -266,6 +267,16 @@ def test_a_step_that_keeps_no_estimate_is_not_usable_on_a_noisy_model():
     assert "too wide" in text
     put(made, beta=1.0)  # sequential Monte Carlo retains estimates
     assert pk.report(made, noisy_model()).startswith(USABLE)
+
+
+def test_a_generator_that_no_step_knows_of_is_not_usable():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("like", BlackBox(lambda x: -0.5 * (x - np.random.normal(0.0, 0.1)) ** 2)(x))  # noqa: NPY002
+    for text in (pk.report(run(), model), pk.report(run(hidden_noise="BlackBox"))):
+        assert re.match(r"Not usable: .*BlackBox.* draws random numbers that no step knows of\.", text), text
+        assert "NoisyLogLikelihood" in text
+    assert pk.report(run(), noisy_model()).startswith(USABLE)  # its generator is a step's own
 
 
 def test_nine_draws_are_not_judged():

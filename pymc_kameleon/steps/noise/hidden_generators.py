@@ -26,6 +26,11 @@ def hidden_generators(outputs) -> list[str]:
     return list(dict.fromkeys(str(op) for op, values in looked_at if any(map(_holds_generator, values))))
 
 
+def hidden_names(model) -> str:
+    """Of the Ops of a model's log density that seem to, for a message; "" where there are none."""
+    return ", ".join(hidden_generators([model.logp()]))
+
+
 def _holds_generator(value, depth=3) -> bool:
     if isinstance(value, GENERATORS):
         return True
