@@ -194,6 +194,8 @@ MUTATIONS = [
     Mutation("samplers/kameleon/local_moves", "        reverse = log_step_density(delta, there, gamma, nu)",
              "        reverse = log_step_density(delta, state.covariance, gamma, nu)", "reverse density at the old point",
              "test_kameleon.py -k ratio test_local_moves.py -k invariance"),
+    Mutation("samplers/kameleon/full", "log_step_density(delta, there, gamma, nu) - forward", "log_step_density(delta, covariance, gamma, nu) - forward",
+             "reverse density at the old point, compiled", "test_kameleon.py -k ratio"),
     Mutation("samplers/kameleon/local_moves", "            return state._replace(covariance=self.carried(proposal))", "            return state",
              "cached covariance is not moved", "test_seam.py -k brings_along"),
     Mutation("samplers/kameleon/local_moves", "        return 1.0 / (moves - trial)", "        return 0.5 / (moves - trial)", "not the dissertation's rate",

@@ -50,7 +50,7 @@ def moves_of(case, n, control=None):
     return change(frozen(case), Skewed, n, control=control)
 
 
-IN_THE_FAST_SUITE = ("none", "PCA, trace")  # the others run the same lines
+IN_THE_FAST_SUITE = ("none", "local", "PCA, trace")  # the others run the same lines
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,15 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.kernels import Gaussian
 from pymc_kameleon.numerics import history
 from pymc_kameleon.numerics.checks import count
+from pymc_kameleon.numerics.compiled import njit
+from pymc_kameleon.numerics.normal_steps import log_step_density
 from pymc_kameleon.samplers import adaptive_metropolis
 from pymc_kameleon.samplers.kameleon import local_moves
-from pymc_kameleon.samplers.kameleon.local_covariance import local_covariance
-from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves
+from pymc_kameleon.samplers.kameleon.local_covariance import gaussian_local, local_covariance
+from pymc_kameleon.samplers.kameleon.local_moves import LocalMoves, step_from
 
 # Sejdinovic et al. (2014), section 5; the adaptation waits until the history says something.
 PAPER = {
@@ -94,6 +97,12 @@ class Kameleon(LocalMoves):
         """S at ``y``."""
         return local_covariance(y, model.points, self.chosen, model.lengthscale, self.normalization)
 
+    def there_and_back(self, x, state, gamma, nu, normals):
+        """As for every local covariance, the default one's in one compiled call: 3 % of a draw."""
+        if self.normalization != "local" or type(self.chosen) is not Gaussian:
+            return super().there_and_back(x, state, gamma, nu, normals)
+        return _there_and_back(x, state.centre, state.factor, state.covariance, gamma, nu, normals, *state.model)
+
     def learn(self, rng, state, states) -> Subsample:
         """Draw a new subsample and choose the lengthscale."""
         if self.subsample == "even":
@@ -115,3 +124,11 @@ class Kameleon(LocalMoves):
             "lengthscale": model.lengthscale if model else 0.0,
             "gamma": self.local_gamma(state) if model else 0.0,
         }
+
+
+@njit(cache=True)
+def _there_and_back(x, centre, factor, covariance, gamma, nu, normals, points, lengthscale):
+    delta, forward, x_new, y_new = step_from(x, centre, factor, covariance, gamma, nu, normals)
+    there = gaussian_local(y_new, points, lengthscale)
+    # Exactness hangs here, as in ``LocalMoves.there_and_back``: the reverse density takes the covariance *at x_new*.
+    return x_new, log_step_density(delta, there, gamma, nu) - forward, there

@@ -187,13 +187,17 @@ class LocalMoves(Sampler):
     def local_move(self, rng, x, state) -> Proposal:
         """A step with the covariance at ``x``."""
         gamma, nu = self.local_gamma(state), math.exp(state.log_scale)
-        normals = rng.standard_normal(len(x))
+        x_new, log_ratio, there = self.there_and_back(x, state, gamma, nu, rng.standard_normal(len(x)))
+        return Proposal(x_new, log_ratio, "local", there)
+
+    def there_and_back(self, x, state: State, gamma: float, nu: float, normals) -> tuple[np.ndarray, float, np.ndarray]:
+        """Where a step from ``x`` leads, the log density of the way back minus the step's, and the covariance there."""
         delta, forward, x_new, y_new = step_from(x, state.centre, state.factor, state.covariance, gamma, nu, normals)
         there = self.covariance(state.model, y_new)
         # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma
         # as the forward density (Sejdinovic et al., 2014, proposition 2 and the algorithm's step 3).
         reverse = log_step_density(delta, there, gamma, nu)
-        return Proposal(x_new, reverse - forward, "local", there)
+        return x_new, reverse - forward, there
 
     def place(self, state, point, proposal=None) -> State:
         """Cache the local covariance of the chain's new point; a local proposal brings it along."""
