@@ -326,7 +326,7 @@ class Life:
         before, under_way = self.here, len(self._state.stage.climbs) - 1
         stage = self._state.stage.tell(self.rng, self._asked, there.log_density - self._change)
         found = search.rivals(stage, stage.climbs[under_way:])
-        if found and self.climbs:
+        if found:
             self._show(stage.climbs[under_way])
         stage = stage.met(self._as_arrival_sees_it()[0])
         looked = self._state.looked + int(stage.done or len(stage.climbs) > under_way + 1)

@@ -9,7 +9,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_kameleon.steps.told import advice
 
-VERSION = 30  # raised whenever the meaning of a field changes
+VERSION = 31  # raised whenever the meaning of a field changes
 
 
 @dataclass_state

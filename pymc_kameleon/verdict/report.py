@@ -434,8 +434,12 @@ def _advice(
         measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""
         helps.append(f"less noise{measured} (more work{estimator})")
-    if "other_mode" in attributes:
-        helps.append(f"{ALL_MODES}, or initvals= in both")
+    if {"other_mode", "ends_elsewhere"} & set(attributes):
+        goes = {"step", "factors"} <= set(attributes)
+        longer = "longer tuning, in which chains may come to what climbs have found; or " * goes
+        helps.append(
+            f"{longer}{ALL_MODES}, where the place named above has to be among the draws; or initvals= in both"
+        )
     elif "factors" in attributes and not noisy and not convergence.has_converged(judged):
         helps.append(f"if there are several modes, {ALL_MODES}")
     if "missed_where" in attributes:

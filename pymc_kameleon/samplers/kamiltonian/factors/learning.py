@@ -150,11 +150,14 @@ def _fit(rng, known, learning, v, nearest=False):
 
 
 def _reference(known: Known, learning: Learning) -> np.ndarray | None:
-    """Inputs where the surrogate is wanted: where the chain has been, or would go."""
+    """Inputs where the surrogate is wanted: where the chain has been, or would go, and where climbs have found modes.
+
+    Without these no chain of four models with two modes each came to the other: 0 of 32, with them 30.
+    """
     heights, m = learning.evaluated.log_densities, learning.chain.size
     if m > 40 and learning.moves > 25:
         zero = np.zeros(learning.chain.buffer.shape[1])
-        states = history.thin(learning.chain.buffer[m // 2 : m], 400)
+        states = [*history.thin(learning.chain.buffer[m // 2 : m], 400), *learning.elsewhere]
         return np.array([known.places(v, zero)[0] for v in states])
     if learning.free is not None:
         finite = np.isfinite(heights)
@@ -258,8 +261,8 @@ def _metric(states):
     return np.linalg.cholesky(share * covariance + (1.0 - share + 1e-9) * variances)
 
 
-def middles(surface: Surface, states: np.ndarray) -> np.ndarray:
-    """Means of the neighbours of each of the ``states`` (n, d), as many as the root of n.
+def middles(surface: Surface, states: np.ndarray, elsewhere: np.ndarray) -> np.ndarray:
+    """Means of the neighbours of each of the ``states`` (n, d), as many as the root of n; and ``elsewhere`` (k, d).
 
     From mode to mode they differ by what the modes are apart, and by little of what states differ within one: of a sum
     of two exponentials, whichever is which, 314 and 121 effective draws of 3000 in place of 55 and 89 by the states
@@ -268,7 +271,8 @@ def middles(surface: Surface, states: np.ndarray) -> np.ndarray:
     z = np.linalg.solve(surface.metric, states.T).T
     k = math.isqrt(len(z))
     nearest = np.argsort(scipy.spatial.distance.cdist(z, z), axis=1, kind="stable")[:, :k]
-    return states[nearest].mean(axis=1)
+    others = np.resize(elsewhere, (max(len(elsewhere), len(z) // 2), z.shape[1])) if len(elsewhere) else elsewhere
+    return np.concatenate([states[nearest].mean(axis=1), others])
 
 
 def _slowest(states):

@@ -120,6 +120,9 @@ class FactoredKamiltonian(SurrogateSampler):
         u = rng.random()
         if u < 0.15 or state.current.value == -math.inf:
             return self._walk(rng, x, state)
+        if learning.wanted and u < 0.5:  # a point of another mode, evaluated and not moved to; the highest first
+            place = learning.wanted[-1].copy()
+            return Proposal(place, -math.inf, "elsewhere", Carry(-1, place, 0.0))
         if u < 0.15 + 0.20:
             return self._design(rng, x, state)
         return self._surrogate(rng, x, state)
@@ -141,6 +144,8 @@ class FactoredKamiltonian(SurrogateSampler):
             learning = self.record(
                 learning, there.position, outcome.proposed_log_density, there.move, outcome.outputs
             )  # fmt: skip
+        if outcome.proposal.move == "elsewhere":
+            learning = _seen_elsewhere(learning)
         state = state._replace(learning=learning)
         if learning.climb is not None:
             return self._climbed(rng, state, outcome)
@@ -155,7 +160,7 @@ class FactoredKamiltonian(SurrogateSampler):
         found = learn.refit(rng, self.known, state, here, final=final)
         if found.surface is state.surface:
             return found
-        return found._replace(middles=learn.middles(found.surface, self._archive(found)[0]))
+        return found._replace(middles=self._middles(found, self._archive(found)[0]))
 
     def fix(self, rng: np.random.Generator, state: State, caution: float = 1.0) -> State:
         """Fix everything as it is.
@@ -179,10 +184,18 @@ class FactoredKamiltonian(SurrogateSampler):
         floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
         floor = min(floor, caution) if quality.arrived else 0.5
         mixture = trust.Mixture(floor, typical, trust.slack(quality.residual_sd))
-        arms, middles = learn.arm_shares(learning, 6.0, 0.01), learn.middles(state.surface, states)
+        arms, middles = learn.arm_shares(learning, 6.0, 0.01), self._middles(state, states)
         return state._replace(
             learning=None, quality=quality, mixture=mixture, archive=states, middles=middles, arms=arms
         )
+
+    def observe(self, state: State, point: Point, move: str = "refresh") -> State:
+        """A point of a climb that has ended in another mode: what black boxes return there is yet to be asked."""
+        learning = state.learning
+        if move != "arrival" or learning is None:
+            return state
+        wanted = (*learning.wanted, point.position)[-climbing.design_size(self.known.layout) :]
+        return state._replace(learning=learning._replace(wanted=wanted))
 
     def stats(self, state: State, proposal: Proposal | None = None) -> dict[str, Any]:
         """Statistics of the state, and of the last proposal if it is given."""
@@ -373,6 +386,10 @@ class FactoredKamiltonian(SurrogateSampler):
         best = int(np.argmax(values))
         return (states[best].copy(), float(values[best]), factor) if ok else None
 
+    def _middles(self, state, states):
+        elsewhere = [learn.enter(self.known, v, state.surface.centring) for v in state.learning.elsewhere]
+        return learn.middles(state.surface, states, np.reshape(elsewhere, (-1, states.shape[1])))
+
     def _archive(self, state):
         """Of the chain's later half 300 states, in u, and their log densities; where it is, if it has not tuned."""
         learning, m = state.learning, state.learning.chain.size
@@ -383,3 +400,13 @@ class FactoredKamiltonian(SurrogateSampler):
         )
         u = np.array([learn.enter(self.known, v, state.surface.centring) for v in states])
         return u, values[:, 0].copy()
+
+
+def _seen_elsewhere(learning: Learning) -> Learning:
+    """A point of another mode has been evaluated; after the last of them it is time for a refit."""
+    *wanted, place = learning.wanted
+    elsewhere, m = learning.elsewhere, learning.chain.size
+    if not elsewhere:  # where the chain is now is elsewhere once it has left
+        elsewhere = tuple(history.thin(learning.chain.buffer[m // 2 : m], 1 + len(wanted)))
+    schedule = learning.schedule if wanted else learning.schedule._replace(next_refit=0)
+    return learning._replace(wanted=tuple(wanted), elsewhere=(*elsewhere, place), schedule=schedule)
