@@ -135,6 +135,7 @@ def in_full(found: Found) -> Iterator[str]:
             f"Heavy tails, as far as these draws tell: {_listed(found.heavy)}. Where k is .5 there is no variance, "
             "where it is 1 no mean, and chains have hardly been far out. Medians and intervals are usable where "
             "nothing else is said; for means give priors with lighter tails."
+            + ("" if found.ends_are_known else " What has two ends has none: report(idata, model) knows of those.")
         )
     if found.derived:
         yield (

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pymc_kameleon.numerics import evaluations
+from pymc_kameleon.numerics import evaluations, history
 from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.factors import climb
@@ -17,6 +17,7 @@ from pymc_kameleon.samplers.kamiltonian.factors.learning import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Surface, enter, leave, run, spot
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
+from pymc_kameleon.samplers.seam import Outcome, Point
 from pymc_kameleon.surrogates import walls
 from pymc_kameleon.surrogates.factors.emulator import Emulator, emulate
 from pymc_kameleon.surrogates.factors.layout import Layout
@@ -521,6 +522,41 @@ def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
     assert not learn.is_lost(toy, surface, path, looked_at([-1.0] * 100)[1])  # the next fit may know
     predictions = surface._replace(emulator=surface.emulator._replace(sign=np.zeros(2)))
     assert not learn.is_lost(toy, predictions, path, learning)  # splines are for log likelihoods
+
+
+def test_points_of_another_mode_are_asked_the_highest_first_and_then_a_surrogate_is_wanted_there():
+    toy, rng = Toy(), np.random.default_rng(6)
+    sampler, chain = FactoredKamiltonian(known=toy), 0.1 * rng.standard_normal((90, 4))
+    learning = looked_at([0.0] * 50)[1]
+    learning = learning._replace(climb=None, moves=60, schedule=learning.schedule._replace(next_refit=10**6))
+    for x in chain:
+        learning = learning._replace(chain=history.append(learning.chain, x))
+    most = climb.design_size(toy.layout)
+    places = 5.0 + 0.1 * rng.standard_normal((most + 3, 4))
+    state = frozen(sampler, rng, 0.5)._replace(learning=learning)
+    for height, x in enumerate(places):
+        state = sampler.observe(state, Point(x, float(height)), "arrival")
+    assert sampler.observe(state, Point(np.ones(4), 0.0), "refresh") is state
+    assert not sampler.due(state)[1]
+    asked = []
+    while state.learning.wanted:
+        proposal = sampler.propose(rng, chain[-1], state)
+        if proposal.move != "elsewhere":
+            continue
+        assert proposal.log_q_ratio == -math.inf  # nothing goes there by this
+        asked.append(proposal.position)
+        outcome = Outcome(chain[-1], 0.0, proposal, 1.0, 0.0, False, outputs=np.zeros(2))
+        state = sampler.learn(rng, state, outcome)
+    np.testing.assert_array_equal(asked, places[: -most - 1 : -1])
+    assert sampler.due(state)[1]
+    elsewhere = np.array(state.learning.elsewhere)
+    assert len(elsewhere) == 2 * most  # and where the chain is now
+    assert (np.abs(elsewhere[:most]) < 1.0).all()
+    np.testing.assert_array_equal(elsewhere[most:], asked)
+    far = toy.places(places[-1], np.zeros(4))[0]
+    assert (learn._reference(toy, state.learning) == far).all(axis=1).any()
+    middles = sampler._middles(state, np.tile(chain[0], (30, 1)))
+    assert len(middles) == 30 + 2 * most
 
 
 def test_after_a_peak_every_fit_is_careful(monkeypatch):

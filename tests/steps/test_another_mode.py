@@ -11,7 +11,7 @@ from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
 from pymc_kameleon.samplers.life import Life
 from pymc_kameleon.steps import AdaptiveMetropolisStep, KamiltonianStep
-from tests.step_tester import NO_BLAS, begin, drive, warnings_in
+from tests.step_tester import NO_BLAS, begin, drive, values, warnings_in
 
 pytestmark = [NO_BLAS, pytest.mark.whole]
 
@@ -192,6 +192,22 @@ def test_where_black_boxes_are_learned_climbs_from_elsewhere_follow():
     assert point["x"][0] > 0.0 > point["x"][1]
     assert float(stats["other_mode"]) == pytest.approx(np.exp(warning.extra["log_mass"]), rel=1e-5)
     assert float(stats["other_mode"]) > 0.02
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_where_black_boxes_are_learned_a_chain_goes_to_the_mode_that_a_climb_has_found(monkeypatch, told):
+    """Two modes, of either sign, a hundred sds apart; the control is a chain whose sampler is not told of the other."""
+    if not told:
+        monkeypatch.setattr(Life, "_show", lambda self, climb: None)
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 4.0, shape=1, initval=[3.0])
+        pm.Normal("y", squares(x), 0.2, observed=[9.0])
+        step = begin(KamiltonianStep(compile_kwargs={"mode": "FAST_COMPILE"}), 3)
+    points, stats = drive(step, model.initial_point(), 200, tune=300)
+    share = float((values(points[300:], "x") < 0.0).mean())
+    assert (0.25 < share < 0.75) if told else share in (0.0, 1.0)
+    assert ("elsewhere" in {s["move"] for s in stats[:300]}) == told
+    assert "elsewhere" not in {s["move"] for s in stats[300:]}
 
 
 @pytest.mark.parametrize(("rounds", "sure"), [(climb.ROUNDS, True), (1, False)])

@@ -8,7 +8,7 @@ near equal stay where each chain found them, for R-hat to compare. A climb that 
 known has found nothing new, and ends there.
 
 Of a sampler that climbs by itself these climbs wait until the sampler says where the chain stands, and with which
-covariance (``awaits``, ``beside``); it learns nothing from them.
+covariance (``awaits``, ``beside``); of them it learns where other modes are, and no more.
 
 A step lets these climbs go on beside the walk, with one of three tuning draws or fewer, so that a short tuning is not
 spent on them; with all, while one of them is so far above the chain that its walk is in vain. And it keeps what they
