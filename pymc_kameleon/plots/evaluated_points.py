@@ -21,7 +21,7 @@ KINDS = {
     "climb to the posterior": ("arrival", "search", "climb", "explore"),
     "random walk": ("walk", "short", "long", "differential", "ray", "global", "coordinate", "local"),
     "surrogate": ("surrogate", "hamiltonian", "screened"),
-    "to teach the surrogate": ("companion", "probe", "refresh", "renewal", "swap"),
+    "to teach the surrogate": ("companion", "design", "elsewhere", "probe", "refresh", "renewal", "swap"),
 }
 OTHER = "other"
 OPEN = ("o", "^", "s", "v")  # markers that are drawn as outlines

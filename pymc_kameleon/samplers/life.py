@@ -28,7 +28,7 @@ from pymc_kameleon.samplers.arrival import phase as arrival
 from pymc_kameleon.samplers.seam import Known, Outcome, Point, Proposal, Sampler, acceptance_probability
 
 SOME_NOISE = 1e-6  # sd that is told of noise that has not been measured yet
-LOOKS = 6  # climbs after a chain's own; two of them where they find nothing else
+LOOKS = 6  # climbs after a chain's own; four of them where they find nothing else
 NOWHERE = Point(None, -math.inf, (0.0, []))  # type: ignore[arg-type]
 
 

@@ -89,7 +89,7 @@ def without(found: Found, derived: Sequence[str]) -> Found:
 def in_short(found: Found) -> Iterator[str]:
     """For the verdict, the gravest first."""
     if found.hidden:
-        yield f"{found.hidden} draws random numbers that no step knows of"
+        yield f"{found.hidden} seems to draw random numbers that no step knows of"
     if found.biased:
         yield f"{found.biased} is noisy, and these steps draw from another distribution"
     if "ends_elsewhere" in found.attributes:

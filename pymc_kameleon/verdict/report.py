@@ -436,10 +436,8 @@ def _advice(
         helps.append(f"less noise{measured} (more work{estimator})")
     if {"other_mode", "ends_elsewhere"} & set(attributes):
         goes = {"step", "factors"} <= set(attributes)
-        longer = "longer tuning, in which chains may come to what climbs have found; or " * goes
-        helps.append(
-            f"{longer}{ALL_MODES}, where the place named above has to be among the draws; or initvals= in both"
-        )
+        longer = "longer tuning, in which chains go to what their climbs have found; or " * goes
+        helps.append(f"{longer}{ALL_MODES} (the place named above has to be among its draws), or some in each")
     elif "factors" in attributes and not noisy and not convergence.has_converged(judged):
         helps.append(f"if there are several modes, {ALL_MODES}")
     if "missed_where" in attributes:

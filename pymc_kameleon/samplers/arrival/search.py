@@ -4,17 +4,17 @@ An arrival (:mod:`pymc_kameleon.samplers.arrival.phase`) finds *a* typical set: 
 began. A mixture, a hidden Markov model or an ODE that can also fit a flat line have others, tens of nats lower, which
 no random walk leaves again. So a chain that has arrived climbs again, from points spread over the prior, and moves
 where it finds *far* more mass: more than ``BETTER`` nats, log density and log widths together. Modes that are anywhere
-near equal stay where each chain found them, for R-hat to compare. A climb that comes into the ellipsoid of one that is
-known has found nothing new, and ends there.
+near equal stay where each chain found them, for R-hat to compare, but where a sampler can jump to what it is shown. A
+climb that comes into the ellipsoid of one that is known has found nothing new, and ends there.
 
 Of a sampler that climbs by itself these climbs wait until the sampler says where the chain stands, and with which
 covariance (``awaits``, ``beside``); of them it learns where other modes are, and no more.
 
 A step lets these climbs go on beside the walk, with one of three tuning draws or fewer, so that a short tuning is not
 spent on them; with all, while one of them is so far above the chain that its walk is in vain. And it keeps what they
-evaluate from its surrogate, which has to be right where the chain is. Measured on textbook models: with a thousand
-tuning draws 13 effective draws per 1000 became 513 on a regression; with the points of the climbs a GARCH model had 47
-instead of 378.
+evaluate, but for another mode's top, from its surrogate, which has to be right where the chain is. Measured on
+textbook models: with a thousand tuning draws 13 effective draws per 1000 became 513 on a regression; with the points of
+the climbs a GARCH model had 47 instead of 378.
 
 What comes before a walk, this or ``known_points.Check``, has ``propose`` and ``tell`` until
 it is ``done``, then ``learned``; and ``stop``, where tuning ends before.
@@ -270,8 +270,8 @@ def _top(climb):
 
 
 def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
-    """Those of the climbs' ends that are other modes of a mass that counts."""
-    best = state.chosen
+    """Those of the climbs' ends that are other modes, of a mass that counts beside that of the chain's own climb."""
+    best = state.climbs[0]  # not the one chosen: tuning may end before the chain begins anew there
     found = []
     for climb in climbs:
         gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf

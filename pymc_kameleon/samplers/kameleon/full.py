@@ -99,7 +99,8 @@ class Kameleon(LocalMoves):
 
     def there_and_back(self, x, state, gamma, nu, normals):
         """As for every local covariance, the default one's in one compiled call: 3 % of a draw."""
-        if self.normalization != "local" or type(self.chosen) is not Gaussian:
+        own = type(self).covariance is Kameleon.covariance  # forwards it is this that counts
+        if not own or self.normalization != "local" or type(self.chosen) is not Gaussian:
             return super().there_and_back(x, state, gamma, nu, normals)
         return _there_and_back(x, state.centre, state.factor, state.covariance, gamma, nu, normals, *state.model)
 

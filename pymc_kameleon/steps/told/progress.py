@@ -19,7 +19,7 @@ WINDOW = 100  # draws, of the mean of the acceptance probability
 WIDTH = 8  # of the column, in characters
 SURROGATE, SCALE = "Fit off", "Scale"  # what stands below acceptance and evaluations
 # moves that are evaluated to learn, and cannot be accepted
-NO_PROPOSALS = ("arrival", "refresh", "renewal")
+NO_PROPOSALS = ("arrival", "design", "elsewhere", "refresh", "renewal")
 
 
 class Told(NamedTuple):

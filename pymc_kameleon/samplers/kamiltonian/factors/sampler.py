@@ -120,7 +120,7 @@ class FactoredKamiltonian(SurrogateSampler):
         u = rng.random()
         if u < 0.15 or state.current.value == -math.inf:
             return self._walk(rng, x, state)
-        if learning.wanted and u < 0.5:  # a point of another mode, evaluated and not moved to; the highest first
+        if learning.wanted and u < 0.5:  # a point of another mode, evaluated and not moved to; a climb's last first
             place = learning.wanted[-1].copy()
             return Proposal(place, -math.inf, "elsewhere", Carry(-1, place, 0.0))
         if u < 0.15 + 0.20:
@@ -145,7 +145,8 @@ class FactoredKamiltonian(SurrogateSampler):
                 learning, there.position, outcome.proposed_log_density, there.move, outcome.outputs
             )  # fmt: skip
         if outcome.proposal.move == "elsewhere":
-            learning = _seen_elsewhere(learning)
+            is_there = outcome.outputs is not None and math.isfinite(outcome.proposed_log_density)
+            learning = _seen_elsewhere(learning, is_there)
         state = state._replace(learning=learning)
         if learning.climb is not None:
             return self._climbed(rng, state, outcome)
@@ -402,11 +403,12 @@ class FactoredKamiltonian(SurrogateSampler):
         return u, values[:, 0].copy()
 
 
-def _seen_elsewhere(learning: Learning) -> Learning:
-    """A point of another mode has been evaluated; after the last of them it is time for a refit."""
+def _seen_elsewhere(learning: Learning, is_there: bool) -> Learning:
+    """A point of another mode has been evaluated, and may have a density; after the last it is time for a refit."""
     *wanted, place = learning.wanted
     elsewhere, m = learning.elsewhere, learning.chain.size
     if not elsewhere:  # where the chain is now is elsewhere once it has left
         elsewhere = tuple(history.thin(learning.chain.buffer[m // 2 : m], 1 + len(wanted)))
     schedule = learning.schedule if wanted else learning.schedule._replace(next_refit=0)
-    return learning._replace(wanted=tuple(wanted), elsewhere=(*elsewhere, place), schedule=schedule)
+    elsewhere = (*elsewhere, place) if is_there else elsewhere
+    return learning._replace(wanted=tuple(wanted), elsewhere=elsewhere, schedule=schedule)

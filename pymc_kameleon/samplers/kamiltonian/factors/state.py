@@ -50,8 +50,8 @@ class Learning(NamedTuple):
     # whether a free run has been on a peak that is not there: splines wherever they are about as
     # good
     careful: bool = False
-    # places in v of modes that climbs have found: yet to be evaluated, the highest last; and evaluated, with as many of
-    # the mode that the chain was in, so that jumps know the way there and back
+    # places in v of modes that climbs have found: yet to be evaluated, a climb's last first; and evaluated, with as
+    # many of the mode that the chain was in at the first, so that jumps know the way there and back
     wanted: tuple[np.ndarray, ...] = ()
     elsewhere: tuple[np.ndarray, ...] = ()
 
