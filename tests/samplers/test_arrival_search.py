@@ -43,6 +43,18 @@ def test_a_chain_leaves_only_for_a_mode_that_is_far_higher(difference, where):
     np.testing.assert_allclose(state.factor @ state.factor.T, np.eye(2), atol=0.3)
 
 
+@pytest.mark.parametrize("difference", [40.0, 5.0, -2.0, -40.0])
+def test_another_mode_is_told_beside_the_chains_own_climb_however_much_heavier_it_is(difference):
+    """Where tuning ends before the climbs are over a chain is not led to one that is chosen."""
+    state = arrive(two_modes(difference), [[12.5, 11.0]])
+    found = arrival_search.rivals(state, state.climbs)
+    assert len(found) == (difference > arrival_search.SLIGHT)
+    for rival in found:
+        assert rival.gain == pytest.approx(difference, abs=1.0)
+        assert np.abs(rival.position - 12.0).max() < 5.0
+    assert not arrival_search.rivals(state.led(), state.climbs) or difference < 10.0  # begun anew there
+
+
 def walked(difference, tune):
     """A life with five looks: (where it is in the other mode, of so many tuning draws, whether in the end, how often a
     look has moved it, the life).

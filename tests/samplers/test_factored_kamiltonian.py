@@ -524,7 +524,7 @@ def test_a_free_run_on_a_peak_that_is_not_there_is_noticed(peak, lost):
     assert not learn.is_lost(toy, predictions, path, learning)  # splines are for log likelihoods
 
 
-def test_points_of_another_mode_are_asked_the_highest_first_and_then_a_surrogate_is_wanted_there():
+def test_points_of_another_mode_are_asked_the_last_first_and_then_a_surrogate_is_wanted_there():
     toy, rng = Toy(), np.random.default_rng(6)
     sampler, chain = FactoredKamiltonian(known=toy), 0.1 * rng.standard_normal((90, 4))
     learning = looked_at([0.0] * 50)[1]
@@ -553,6 +553,11 @@ def test_points_of_another_mode_are_asked_the_highest_first_and_then_a_surrogate
     assert len(elsewhere) == 2 * most  # and where the chain is now
     assert (np.abs(elsewhere[:most]) < 1.0).all()
     np.testing.assert_array_equal(elsewhere[most:], asked)
+    for value, outputs in ((-np.inf, np.zeros(2)), (0.0, None)):  # where boxes fail, or have not been asked
+        wanted = state._replace(learning=state.learning._replace(wanted=(places[0],)))
+        again = sampler.learn(rng, wanted, outcome._replace(proposed_log_density=value, outputs=outputs))
+        assert len(again.learning.elsewhere) == 2 * most
+        assert again.learning.wanted == ()
     far = toy.places(places[-1], np.zeros(4))[0]
     assert (learn._reference(toy, state.learning) == far).all(axis=1).any()
     middles = sampler._middles(state, np.tile(chain[0], (30, 1)))

@@ -50,6 +50,21 @@ def test_fast_covariance_is_the_slow_one(kernel, d):
             np.testing.assert_allclose(fast, slow, rtol=1e-10, atol=1e-12 * np.abs(slow).max())
 
 
+def test_a_covariance_of_its_own_goes_both_ways():
+    """A subclass's is not the one that is compiled whole."""
+
+    class Twice(Kameleon):
+        def covariance(self, model, y):
+            return 2.0 * super().covariance(model, y)
+
+    rng = np.random.default_rng(3)
+    z = rng.standard_normal((80, 2)) * np.arange(1, 3)
+    states = [learned(kind, z, scale=0.8 / root, gamma=0.3) for kind, root in ((Kameleon, 1.0), (Twice, 2.0**0.5))]
+    ours, theirs = (s.start(z[0], 0.0).propose(np.random.default_rng(4), z[0]) for s in states)
+    np.testing.assert_allclose(ours.position, theirs.position, rtol=1e-12)
+    np.testing.assert_allclose(ours.log_q_ratio, theirs.log_q_ratio, rtol=1e-9, atol=1e-12)
+
+
 def test_local_covariance_does_not_underflow_far_away():
     points = np.random.default_rng(0).standard_normal((3, 50))
     y = np.array([300.0, 0.0, 0.0])
