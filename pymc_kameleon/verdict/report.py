@@ -437,7 +437,7 @@ def _advice(
     if {"other_mode", "ends_elsewhere"} & set(attributes):
         goes = {"step", "factors"} <= set(attributes)
         longer = "longer tuning, in which chains go to what their climbs have found; or " * goes
-        helps.append(f"{longer}{ALL_MODES} (the place named above has to be among its draws), or some in each")
+        helps.append(f"{longer}{ALL_MODES} (the place named above has to be among its draws)")
     elif "factors" in attributes and not noisy and not convergence.has_converged(judged):
         helps.append(f"if there are several modes, {ALL_MODES}")
     if "missed_where" in attributes:

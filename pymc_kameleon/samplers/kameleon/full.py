@@ -98,7 +98,7 @@ class Kameleon(LocalMoves):
         return local_covariance(y, model.points, self.chosen, model.lengthscale, self.normalization)
 
     def there_and_back(self, x, state, gamma, nu, normals):
-        """As for every local covariance, the default one's in one compiled call: 3 % of a draw."""
+        """As for every local covariance, the default one's in one compiled call: a twentieth of a draw."""
         own = type(self).covariance is Kameleon.covariance  # forwards it is this that counts
         if not own or self.normalization != "local" or type(self.chosen) is not Gaussian:
             return super().there_and_back(x, state, gamma, nu, normals)

@@ -191,7 +191,7 @@ class LocalMoves(Sampler):
         return Proposal(x_new, log_ratio, "local", there)
 
     def there_and_back(self, x, state: State, gamma: float, nu: float, normals) -> tuple[np.ndarray, float, np.ndarray]:
-        """Where a step from ``x`` leads, the log density of the way back minus the step's, and the covariance there."""
+        """Where a step from ``x`` leads (d,), the log density of the way back minus the step's, S there (d, d)."""
         delta, forward, x_new, y_new = step_from(x, state.centre, state.factor, state.covariance, gamma, nu, normals)
         there = self.covariance(state.model, y_new)
         # Exactness hangs here: the reverse density takes the covariance *at x_new*, with the same model, nu and gamma

@@ -186,8 +186,8 @@ def another_mode(at: str, log_mass: float, left_centred: bool) -> str:
         f"a climb from another start ended in another mode, near {at}, with about "
         f"{np.exp(min(log_mass, 50.0)):.2g} times the mass of this chain's, and by the end of tuning the chain "
         "had not been there: its draws may be of one mode. Compare several chains by R-hat. Where black boxes are "
-        "learned one by one a longer tuning goes there; else pymc_kameleon.sample jumps between modes that its starts "
-        "reach, GaussianMixtureStep between those that it has seen."
+        "learned one by one chains that tune longer go there; else pymc_kameleon.sample jumps between modes that its "
+        "starts reach, GaussianMixtureStep between those that it has seen."
         + ' Or one of the two is the neck of a hierarchy\'s funnel: parametrization="auto" opens it.'
         * left_centred
     )
