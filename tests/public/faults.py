@@ -31,6 +31,7 @@ from tests.support.hierarchies import BlackBox
 
 PAGE = Path(__file__).parents[1].parent / "docs" / "faults.md"
 QUICK = {"mode": "FAST_COMPILE"}
+LONG = 20_000  # draws of which a busy machine sees few before a signal arrives
 
 
 class Row(NamedTuple):
@@ -288,12 +289,12 @@ def parallel(folder, action):
     with pm.Model():
         pm.Potential("p", BlackBox(Elsewhere(folder, 400, action))(pm.Flat("x")))
         step = pk.AdaptiveMetropolisStep(compile_kwargs=QUICK, arrival=False)
-        return sample(step, None, draws=2000, tune=10, cores=2, mp_ctx="fork")
+        return sample(step, None, draws=LONG, tune=10, cores=2, mp_ctx="fork")
 
 
 def ctrl_c_parallel(folder):
     draws = parallel(folder, lambda home: os.kill(home, signal.SIGINT))["posterior"]["x"].values
-    assert 10 < draws.shape[1] < 2000
+    assert 10 < draws.shape[1] < LONG
     assert np.isfinite(draws).all()
 
 
