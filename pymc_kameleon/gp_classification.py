@@ -110,6 +110,7 @@ def gp_classification_model(
     >>> import pymc as pm
     >>> import pymc_kameleon as pk
     >>> from pymc_kameleon.datasets import load_glass
+    >>> from pymc_kameleon.gp_classification import gp_classification_model, predict
     >>> glass = load_glass()
     >>> with gp_classification_model(glass.X, glass.y):  # doctest: +SKIP
     ...     idata = pm.sample(step=pk.FastKameleonStep(), tune=5000, draws=20000)
