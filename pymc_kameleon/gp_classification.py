@@ -8,8 +8,9 @@ forget the estimate at the current state. The estimator is :class:`GPClassificat
 References
 ----------
 Filippone, M. & Girolami, M. (2014). Pseudo-marginal Bayesian inference for Gaussian processes. IEEE Transactions on
-Pattern Analysis and Machine Intelligence 36(11), 2214-2226. Sejdinovic, D., Strathmann, H., Lomeli Garcia, M., Andrieu,
-C. & Gretton, A. (2014). Kernel adaptive Metropolis-Hastings. ICML 31, section 5.1.
+Pattern Analysis and Machine Intelligence 36(11), 2214-2226.
+Sejdinovic, D., Strathmann, H., Lomeli Garcia, M., Andrieu, C. & Gretton, A. (2014). Kernel adaptive
+Metropolis-Hastings. ICML 31, section 5.1.
 """
 
 import math
