@@ -104,7 +104,7 @@ def page(found: dict[Cell, dict]) -> str:
             if seeds:
                 runs = [[of[seed] for seed in seeds] for of in by_how]
                 lam = np.median([m["centring"] for m in runs[0]], axis=0)
-                rows.append([name, len(seeds), *map(entry, runs), " ".join(f"{v:.2f}" for v in lam)])
+                rows.append([name, len(seeds), *map(entry, runs), ", ".join(f"{v:.2f}" for v in lam)])
         parts.append(f"## {step}Step, {budget:,} evaluations a chain")
         parts.append(report.table(["model", "seeds", '"auto"', '"model"', "lambda"], rows, left=5))
     tables = "\n\n".join(parts)

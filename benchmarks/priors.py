@@ -82,7 +82,7 @@ def measure(model, how, seed):
         drawn = pk.sample(max_evaluations=EVALUATIONS, step=step, random_seed=seed, progressbar=False)["posterior"]
     judged = convergence.judge(np.stack(list(convergence.elements(drawn).values()), axis=2))
     low = min(100.0 * float((drawn[name] < end).mean()) for name, end in truth(model).items())
-    return f"{1000.0 * judged.ess / EVALUATIONS:.0f} ({judged.rhat:.2f}) {low:.1f} %"
+    return f"{1000.0 * judged.ess / EVALUATIONS:.0f} ({judged.rhat:.2f}), {low:.1f} %"
 
 
 def page(options):

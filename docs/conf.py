@@ -26,6 +26,7 @@ myst_enable_extensions = ["dollarmath", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"
 nb_merge_streams = True
+smartquotes_action = "De"  # dashes and ellipses: quotes are code's, mostly, and are copied from here
 suppress_warnings = ["mystnb.unknown_mime_type", "myst.header", "misc.highlighting_failure"]
 
 napoleon_google_docstring = False
@@ -49,8 +50,14 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
     "header_links_before_dropdown": 6,
-    # not beside results and notebooks, whose tables need the room
-    "secondary_sidebar_items": {"*": ["page-toc", "sourcelink"], "api/*": ["page-toc", "sourcelink"]},
+    # not beside results, notebooks and these pages, whose tables need the room
+    "secondary_sidebar_items": {
+        "*": ["page-toc", "sourcelink"],
+        "api/*": ["page-toc", "sourcelink"],
+        "papers": [],
+        "corrections": [],
+        "choosing": [],
+    },
 }
 linkcheck_timeout = 20
 linkcheck_ignore = [r"https://doi\.org/.*"]  # publishers refuse robots
@@ -89,13 +96,22 @@ def follow_links(app, name, source) -> None:
         text = re.sub(r"(?<= )docs/(\w+\.md)", r"[docs/\1](../\1)", text)
         text = re.sub(r"\[([^\]]*)\]\((?!http|#)[^)]*\.json\)", r"`\1`", text)
         if name.removeprefix("results/") not in LISTED:
-            text = f"---\norphan: true\n---\n\n{text}"
+            title, _, rest = text.partition("\n")
+            text = f"---\norphan: true\n---\n\n{title}\n\n[All benchmarks](../benchmarks.md)\n{rest}"
     # the column of tests is for the repository, which has them
     text = re.sub(r"\| held by \|\n(.*)\|---\|", r"|\n\1|", text)
     text = re.sub(r"\| (?:`\w+/\w+\.py::\w+`(?:, )?)+ \|$", "|", text, flags=re.MULTILINE)
     if name == "reference" and not (HERE / "corrections.md").exists():
         text = text.replace("\ncorrections\n", "\n")
-    source[0] = text
+    source[0] = re.sub(r"^\|.*\|$", with_whole_numbers, text, flags=re.MULTILINE)
+
+
+def with_whole_numbers(row: re.Match) -> str:
+    """A row of a table in which no line ends within "1.2 ± 0.3" or "3e-04"."""
+    parts = re.split(r"(`.*?`)", row[0])
+    number = r"[^\s|]+ ± [^\s|;,)]+|\b\d[\d.]*e-\d+"
+    parts[::2] = [re.sub(number, r'<span class="number">\g<0></span>', part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def with_tables_as_they_are(lines: list[str]) -> list[str]:
@@ -109,6 +125,20 @@ def with_tables_as_they_are(lines: list[str]) -> list[str]:
     return result
 
 
+def with_references_apart(lines: list[str]) -> list[str]:
+    """Each reference is a paragraph: it begins on a line with a year, after one that has ended."""
+    result: list[str] = []
+    within = False
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if re.fullmatch(r" *-+", below):
+            within = line.strip() == "References"
+        ended = result and result[-1].rstrip().endswith((".", ")"))
+        if within and ended and re.match(r" *[A-Z].*\(\d{4}\)", line):
+            result.append("")
+        result.append(line)
+    return result
+
+
 def as_prose(app, what, name, obj, options, lines) -> None:
     """Docstrings are written to be read: indented formulas stay as they are, bars and underscores are no markup.
 
@@ -116,6 +146,7 @@ def as_prose(app, what, name, obj, options, lines) -> None:
     """
     if what == "module":
         lines[:] = with_tables_as_they_are(lines)
+    lines[:] = with_references_apart(lines)
     result: list[str] = []
     indent = 0  # of the last line that had any text
     literal = None
@@ -149,6 +180,8 @@ def write_formula(translator, node) -> None:
     text = re.sub(r"(begin|end)\{array\}(\{\w+\})?", r"\1{aligned}", node.astext())
     text = text.replace(r"\_", "_") if r"\text{" in text else text
     formula = tex2mathml(text.replace(r"\dots", r"\ldots"), as_block=block)
+    # the space between log and p, which some browsers leave out
+    formula = re.sub(r"(<mi>log</mi>\s*<mo>&ApplyFunction;</mo>)(?=\s*<m(?!o))", r'\1<mspace width="0.17em"/>', formula)
     translator.body.append(f'<div class="math">{formula}</div>' if block else formula)
     raise nodes.SkipNode
 

@@ -42,8 +42,8 @@ def load_lynx_hare() -> LynxHare:
 
     References
     ----------
-    P. Howard (2009). Modeling Basics. Lecture notes for Math 442, Texas A&M University. B. Carpenter (2018).
-    Predator-prey population dynamics: the Lotka-Volterra model in Stan.
+    P. Howard (2009). Modeling Basics. Lecture notes for Math 442, Texas A&M University.
+    B. Carpenter (2018). Predator-prey population dynamics: the Lotka-Volterra model in Stan.
 
     Examples
     --------

@@ -8,8 +8,9 @@ forget the estimate at the current state. The estimator is :class:`GPClassificat
 References
 ----------
 Filippone, M. & Girolami, M. (2014). Pseudo-marginal Bayesian inference for Gaussian processes. IEEE Transactions on
-Pattern Analysis and Machine Intelligence 36(11), 2214-2226. Sejdinovic, D., Strathmann, H., Lomeli Garcia, M., Andrieu,
-C. & Gretton, A. (2014). Kernel adaptive Metropolis-Hastings. ICML 31, section 5.1.
+Pattern Analysis and Machine Intelligence 36(11), 2214-2226.
+Sejdinovic, D., Strathmann, H., Lomeli Garcia, M., Andrieu, C. & Gretton, A. (2014). Kernel adaptive
+Metropolis-Hastings. ICML 31, section 5.1.
 """
 
 import math
@@ -110,6 +111,7 @@ def gp_classification_model(
     >>> import pymc as pm
     >>> import pymc_kameleon as pk
     >>> from pymc_kameleon.datasets import load_glass
+    >>> from pymc_kameleon.gp_classification import gp_classification_model, predict
     >>> glass = load_glass()
     >>> with gp_classification_model(glass.X, glass.y):  # doctest: +SKIP
     ...     idata = pm.sample(step=pk.FastKameleonStep(), tune=5000, draws=20000)

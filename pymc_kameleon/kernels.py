@@ -269,8 +269,10 @@ class CustomKernel(_Valued):
 
     Parameters
     ----------
-    value, gradient : callable
-        ``(x, z) -> (n,)`` and ``(x, z) -> (n, d)`` at unit lengthscale, ``x`` of shape (d,), ``z`` of (n, d).
+    value : callable
+        ``(x, z) -> (n,)``, k(x, z_i) at unit lengthscale, ``x`` of shape (d,), ``z`` of (n, d).
+    gradient : callable
+        ``(x, z) -> (n, d)``, its derivatives d k(x, z_i) / d x.
     frequencies : callable, optional
         ``(rng, size, dim) -> (size, dim)``, draws from the spectral density; needed for random features only.
     name : str

@@ -184,6 +184,7 @@ class StochasticVolatilityFilter(_BootstrapFilter):
     Examples
     --------
     >>> import numpy as np
+    >>> from pymc_kameleon.particle_filter import StochasticVolatilityFilter, simulate_stochastic_volatility
     >>> rng = np.random.default_rng(0)
     >>> y, _ = simulate_stochastic_volatility(rng, 100)
     >>> likelihood = StochasticVolatilityFilter(y, n_particles=100)

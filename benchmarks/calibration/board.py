@@ -75,7 +75,7 @@ def page(cells: dict[Cell, dict]) -> str:
     least, most = min(n), max(n)
     controls = [[f"{s}, {m}", str(found[m, s])] for m, s in CONTROLS if (m, s) in found]
     entries = [
-        [name, e.tune, e.draws, ", ".join(f"{k}={v!r}" for k, v in e.options.items()) or "–"]
+        [name, e.tune, e.draws, ", ".join(f"`{k}={v!r}`" for k, v in e.options.items()) or "–"]
         for name, e in STEPS.items()
     ]
     made, whole, expected, after = len(of_steps), len(MODELS) * len(STEPS), 0.05 * len(of_steps), AFTER

@@ -128,19 +128,19 @@ def page(cells: dict[Cell, dict]) -> str:
     for name, budget, sampler in order:
         good = [c for c in groups[name, budget, sampler] if "failed" not in c]
         failed = [c["failed"] for c in groups[name, budget, sampler] if "failed" in c]
-        none += [f"{LABELS[sampler]} on {name}: {why}" for why in dict.fromkeys(failed)]
+        none += [f"{LABELS[sampler]} on {name}: {w}".replace(": 1 draws", ": 1 draw") for w in dict.fromkeys(failed)]
         if good:
             rows.append([name, budget, LABELS[sampler], len(good), *figures(good)])
             built[name] = good[-1].get("built", built.get(name))
     head = ["model", "budget a chain", "sampler", "seeds", "per 1000", "R-hat", "mean error", "sd error", "z", "ms"]
     known = read("hierarchical_reference")["cells"]
     references = [
-        f"{n} {known[n]['ess']:,.0f} (R-hat {known[n]['rhat']:.3f}, {known[n]['divergences']} divergences)"
+        f"{n}: {known[n]['ess']:,.0f} (R-hat {known[n]['rhat']:.3f}, {known[n]['divergences']} divergences)"
         for n in MODELS if n in known
     ]  # fmt: skip
-    said, table, references = summary(cells), report.table(head, rows, left=3), ", ".join(references)
+    said, table, references = summary(cells), report.table(head, rows, left=3), "; ".join(references)
     lacking = f"Without result: {'; '.join(none)}.\n\n" if none else ""
-    times = ", ".join(f"{n} {s:.1f}" for n, s in built.items())
+    times = "; ".join(f"{n}: {s:.1f}" for n, s in built.items())
     return report.page("hierarchical", locals())
 
 

@@ -246,30 +246,28 @@ def page(cells: dict[Cell, dict]) -> str:
     least = min(r.chains for t in found.values() for r in t.values())
     about = next(m for c, m in cells.items() if c.sampler == COSTS)
     once, more = about["updates"]
-    length, claim, words = TUNE + DRAWS, headline(found), " ".join(wrong(t, r) for t, r in found.items())
+    length, claim, beside = TUNE + DRAWS, headline(found), wrong(found)
     tables = "\n\n".join(f"## {target}\n\n{table(r)}" for target, r in found.items())
     return report.page("paper_features", globals() | locals())
 
 
-def wrong(target, found):
-    """Wrong ratios beside the right ones, in words."""
+def wrong(found) -> str:
+    """Wrong ratios beside the right ones."""
     previous = WRONG.removeprefix(", ")
     pairs = (
         ("KAMH, n = 1000", "no reverse density"), ("KAMH, n = 1000", previous),
         ("KAMH, n = 1000, gamma = 0.5", previous), ("KAMH, n = 600, gamma = 0.5", previous),
         ("F-KAMH, D = 100", previous), ("F-KAMH, D = 300", previous),
     )  # fmt: skip
-    said = []
-    for name, how in pairs:
-        off, right = found.get(f"{name}, {how}"), found[name]
-        if off is not None:
-            said.append(
-                f"{target}, {name}, {how}: quantile error {off.deviation:.3f} in place of {right.deviation:.3f} "
-                f"(chance: {right.noise:.3f}), variance of x₁ {off.variance:.0f} ± {off.variance_error:.0f} in place "
-                f"of {right.variance:.0f} ± {right.variance_error:.0f} (truth 100), effective draws per 1000 "
-                f"{off.ess:.2f} in place of {right.ess:.2f}."
-            )
-    return " ".join(said)
+    lines = []
+    for (target, by), (name, how) in product(found.items(), pairs):
+        if (off := by.get(f"{name}, {how}")) is not None:
+            widths = [f"{r.variance:.0f} ± {r.variance_error:.0f}" for r in (off, by[name])]
+            errors = [f"{e:.3f}" for e in (off.deviation, by[name].deviation, by[name].noise)]
+            lines.append([target, name, how, *errors, *widths, f"{off.ess:.2f}", f"{by[name].ess:.2f}"])
+    head = ["target", "sampler", "reverse density", "quantile error", "in place of", "of which noise", "variance of x₁",
+            "in place of", "ESS per 1000 draws", "in place of"]  # fmt: skip
+    return report.table(head, lines, left=3)
 
 
 def wanted(cell: Cell) -> bool:

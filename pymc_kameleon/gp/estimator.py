@@ -114,6 +114,7 @@ class GPClassificationEstimator:
     Examples
     --------
     >>> import numpy as np
+    >>> from pymc_kameleon.gp_classification import GPClassificationEstimator
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((50, 2))
     >>> estimator = GPClassificationEstimator(X, X[:, 0] > 0.0)

@@ -103,7 +103,7 @@ class KernelStep(BlockedStep):
     parametrization : {"auto", "model"}, optional
         "auto" (default): location-scale priors with unknown parents are sampled in non-centred coordinates, as far as
         the data say, where this step samples the parents, too; draws are of the model's own variables all the same, see
-        docs/hierarchical.md. "model", also with ``preset="paper"``: as the model has them.
+        docs/hierarchical.md. "model", also with ``preset="paper"`` where a step has that: as the model has them.
     preset : {None, "paper"}
         "paper": the algorithm as it was published; the options given besides it win.
     schedule : {"harmonic", "root"} or callable, optional

@@ -106,7 +106,8 @@ class TwistedGaussian(GaussianImage):
     References
     ----------
     Haario, Saksman & Tamminen (1999), Adaptive proposal distribution for random walk Metropolis algorithm,
-    Computational Statistics 14. Haario, Saksman & Tamminen (2001), An adaptive Metropolis algorithm, Bernoulli 7.
+    Computational Statistics 14.
+    Haario, Saksman & Tamminen (2001), An adaptive Metropolis algorithm, Bernoulli 7.
     """
 
     number: int

@@ -49,9 +49,14 @@ def solve_lotka_volterra(alpha, beta, gamma, delta, hare0, lynx0, years=21, step
         Death rate of the lynxes, per year.
     delta : float
         Their gain per hare, per year.
-    hare0, lynx0 : float
-        Populations at year 0, > 0 (thousands of pelts).
-    years, steps_per_year : int
+    hare0 : float
+        Hares at year 0, > 0 (thousands of pelts).
+    lynx0 : float
+        Lynxes at year 0, > 0 (thousands of pelts).
+    years : int
+        How many populations are returned, that of year 0 included.
+    steps_per_year : int
+        Runge-Kutta steps from one year to the next.
 
     Returns
     -------

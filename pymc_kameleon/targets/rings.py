@@ -35,8 +35,10 @@ class Flower(Target):
 
     Parameters
     ----------
-    radius, amplitude : float
-        The curve is r = radius + amplitude cos(frequency theta); radius > 0, amplitude >= 0.
+    radius : float
+        Of the curve r = radius + amplitude cos(frequency theta), > 0.
+    amplitude : float
+        How far the petals go out and in from that radius, >= 0.
     frequency : int
         Number of petals, >= 1.
     width : float

@@ -19,9 +19,9 @@ one would on a posterior of this width); the observed data, which are drawn with
 
 References
 ----------
-A. Azzalini, A. Dalla Valle (1996). The multivariate skew-normal distribution. Biometrika 83. H. Strathmann, D.
-Sejdinovic, S. Livingstone, Z. Szabo, A. Gretton (2015). Gradient-free Hamiltonian Monte Carlo with efficient kernel
-exponential families. NIPS.
+A. Azzalini, A. Dalla Valle (1996). The multivariate skew-normal distribution. Biometrika 83.
+H. Strathmann, D. Sejdinovic, S. Livingstone, Z. Szabo, A. Gretton (2015). Gradient-free Hamiltonian Monte Carlo with
+efficient kernel exponential families. NIPS.
 """
 
 import math

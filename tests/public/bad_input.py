@@ -5,6 +5,7 @@ depends on the case; where nothing is wrong, it says what happens. Options are r
 """
 
 import math
+import re
 from collections.abc import Callable
 from functools import cache
 from itertools import count
@@ -286,7 +287,7 @@ OPTIONS = [
     option(KAM, ValueError, "proposal must be one of ('full', 'pca'), got 'diagonal'", proposal="diagonal"),
     option(KAM, TypeError, "n_directions is an option of proposal='pca'", n_directions=3),
     option(KAM, ValueError, "local_start must be an integer of at least 0, got -1", local_start=-1),
-    option(FAST, ValueError, "n_features must be…0", n_features=0),
+    option(FAST, ValueError, "n_features must be…, got 0", n_features=0),
     option(FAST, ValueError, "variance_share must lie in (0, 1], got 0", variance_share=0),
     option(MIX, ValueError, "max_components must be an integer of at least 1, got 0", max_components=0),
     option(MIX, ValueError, "shares must be 4 probabilities…with sum 1", shares=(1.0, 1.0, 1.0, 1.0)),
@@ -296,10 +297,10 @@ OPTIONS = [
     learner("Values", ValueError, "library is empty", library=()),
     learner("Values", ValueError, "companion_share must lie in [0, 1), got 1", companion_share=1),
     option(KMC, ValueError, "learn must be one of ('auto', 'all'), got 'some'", learn="some"),
-    option(KMC, ValueError, "expensive must be a list of names", expensive="solver"),
+    option(KMC, ValueError, "expensive must be a list of names…", expensive="solver"),
     option(KMC, ValueError, "expensive names black boxes to learn one by one", expensive=["x"], learn="all"),
     option(KMC, ValueError, "preset='paper' is for the paper's estimators", preset="paper"),
-    option(KMC, TypeError, "lengthscale is an option of surrogate=pk.Lite(lengthscale=...) or surrogate=pk.Finite", lengthscale=1.0),
+    option(KMC, TypeError, "lengthscale is an option of surrogate=pk.Lite(lengthscale=...) or surrogate=pk.Finite(lengthscale=...)", lengthscale=1.0),
     option(KMC, TypeError, "n_features is an option of surrogate=pk.Finite(n_features=...)", surrogate="lite", n_features=100),
     learner("Lite", ValueError, "n_leapfrog must be a range of positive integers, got (5, 2)", n_leapfrog=(5, 2)),
     learner("Lite", ValueError, "step_size must be a positive number or a range, got (0.2, 0.1)", step_size=(0.2, 0.1)),
@@ -307,7 +308,7 @@ OPTIONS = [
     option(GA, ValueError, "rate must lie strictly between 0 and 1, got 1", rate=1),
     option(GA, ValueError, "sweeps must be an integer of at least 0", sweeps=-1),
     option(CMA, ValueError, "initial_scale must be 3 positive numbers", initial_scale=np.zeros(3)),
-    option(CMA, ValueError, "rate_factor must lie strictly between 0 and", rate_factor=-1.0),
+    option(CMA, ValueError, "rate_factor must lie strictly between 0 and…, got -1.0", rate_factor=-1.0),
 ]  # fmt: skip
 
 VARIABLES = [
@@ -341,13 +342,13 @@ BOXES = [
     Row("… None", boxed(lambda x: None, how=DEFAULT), NO_ARRAY, f"returned None{DECLARED}"),
     Row("… NaN at the start", boxed(lambda x: np.asarray(NAN)), SamplingError, "log density is nan at the chain's first point. Not finite there: solver = nan"),
     Row("… +inf at the start", boxed(lambda x: np.asarray(INF)), SamplingError, "log density is inf at the chain's first point. Not finite there: solver = inf"),
-    Row("… NaN in half of the space", boxed(half_nan), None, "proposals after tuning have a log density of NaN or +inf, last solver = nan at x = -"),
-    Row("… the same, KamiltonianStep", boxed(half_nan, KMC, learn="all"), None, "evaluations while tuning are NaN or +inf, last solver = nan at x = -"),
+    Row("… NaN in half of the space", boxed(half_nan), None, "proposals after tuning have a log density of NaN or +inf, last solver = nan at x =…"),
+    Row("… the same, KamiltonianStep", boxed(half_nan, KMC, learn="all"), None, "evaluations while tuning are NaN or +inf, last solver = nan at x =…"),
     Row("… +inf once", boxed(sometimes(INF)), None, "nonfinite = 1"),
     Row("… raises at the start", boxed(raises), RuntimeError, "solver failed…was evaluating the log density of 'solver', at {'x': 0.5}…it can return NaN instead of raising"),
     Row("… raises at random", boxed(sometimes(RuntimeError("no convergence"))), RuntimeError,
         "no convergence…was evaluating the log density of 'solver'…it can return NaN instead of raising"),
-    Row("… different values at one point", unequal, None, "draw random numbers that PyTensor cannot see (values"),
+    Row("… different values at one point", unequal, None, "draw random numbers that PyTensor cannot see (values…at one point"),
     Row("… that writes into its argument", boxed(in_place), ValueError, "alters what it is given: coordinate 0 of the point was 0.5 before…and 1.5 after"),
     Row("… so, KamiltonianStep", boxed(in_place, KMC), ValueError, "alters what it is given"),
     Row("… of another length after pm.set_data, the same KamiltonianStep", of_other_data, ValueError,
@@ -365,7 +366,7 @@ BOXES = [
     Row("… work=5, of an estimator without it", lambda: pk.NoisyLogLikelihood(lambda rng, x: 0.0, work=5), TypeError,
         "it has to be callable as fn(rng, *parameters, work=N)"),
     Row("… whose estimator asks for work, without work=", lambda: pk.NoisyLogLikelihood(takes_work)(1.0), TypeError,
-        "takes_work(rng, x, work) cannot be called with the generator, 1 parameter: missing a required argument: 'work'. Work is given by"),
+        "takes_work(rng, x, work) cannot be called with the generator, 1 parameter: missing a required argument: 'work'. Work is given by NoisyLogLikelihood(fn, work=N)"),
     Row("… work=5, auxiliary_shape=(3,)", lambda: pk.NoisyLogLikelihood(takes_work, (3,), work=5), ValueError,
         "work=5 is tuned, and auxiliary_shape=(3,) has a size that does not change"),
 ]  # fmt: skip
@@ -392,11 +393,11 @@ POOLED = [
     Row("pk.sample(initvals={'z': array of shape (2,)}) where dims say 3", short_of_dims, ValueError,
         "initvals has z of shape (2,); the model's has (3,)"),
     pooled(TypeError, "pk.sample has no argument start: it is initvals=", start="prior"),
-    pooled(TypeError, "pk.sample has no argument cores: give it workers: executor=", cores=4),
+    pooled(TypeError, "pk.sample has no argument cores: give it workers: executor=…", cores=4),
     pooled(TypeError, "pk.sample has no argument compile_kwargs: give them to its step", compile_kwargs=QUICK),
     pooled(TypeError, "pk.sample has no argument nuts: it is for pm.sample", nuts={"target_accept": 0.9}),
     pooled(TypeError, "pk.sample has no argument chain: did you mean chains=?", chain=2),
-    pooled(TypeError, "executor must have a method submit", executor=5),
+    pooled(TypeError, "executor must have a method submit…", executor=5),
     pooled(TypeError, "a callable that has to make an executor", "executor=lambda: 5", executor=lambda: 5),
     pooled(ValueError, "random_seed must be None, an integer of at least 0", random_seed=-1),
     pooled(ValueError, "evaluations must be what pk.sample returned", evaluations=5),
@@ -405,12 +406,12 @@ POOLED = [
     pooled(ValueError, "evaluations have 3 points, none of them with a log density that is a number", "evaluations that are all NaN",
            evaluations=(np.zeros((3, 3)), np.full(3, NAN))),
     pooled(ValueError, "checkpoint must be text, a PathLike or None, got 5", checkpoint=5),
-    pooled(TypeError, "idata_kwargs has nope; pm.to_inference_data has", idata_kwargs={"nope": 1}),
+    pooled(TypeError, "idata_kwargs has nope; pm.to_inference_data has…", idata_kwargs={"nope": 1}),
     pooled(ValueError, "step must be a KamiltonianStep with surrogate='values'", "step=KameleonStep", step=KAM),
     Row("pk.sample(step=a step of another model)", lambda: pk.sample(model=model_of(lambda: pm.Normal("x")), step=pooled_step()), ValueError,
         "step is of another model"),
     Row("pk.report(None)", lambda: pk.report(None), ValueError, "report takes what pk.sample or pm.sample returned"),
-    Row("checkpoint.load(an empty folder)", lambda: checkpoint.load("no such folder"), FileNotFoundError, "there is no run in"),
+    Row("checkpoint.load(an empty folder)", lambda: checkpoint.load("no such folder"), FileNotFoundError, "there is no run in…"),
 ]  # fmt: skip
 
 SECTIONS = {
@@ -453,7 +454,7 @@ def _cell(given):
 
 
 def _text(says):
-    return says.replace("|", "\\|").replace("…", " … ").replace("*", "\\*")
+    return re.sub(r"\s*…\s*", " … ", says).replace(" … ,", " …,").strip().replace("|", "\\|").replace("*", "\\*")
 
 
 if __name__ == "__main__":

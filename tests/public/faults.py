@@ -320,7 +320,7 @@ ROWS = [
     Row("a posterior of sd 1e300", "warning: 300 proposals after tuning were accepted in a row", huge),
     Row("a rotated normal, standard deviations 1e-8, 1, 1 (covariance of condition 1e16)", "right scales along its axes", rotated),
     Row("Ctrl-C in pm.sample, one process, at random draws", "the draws so far are returned, as by PyMC; the step can be used again", ctrl_c_sequential),
-    Row("Ctrl-C in pk.sample while drawing", "the draws so far are returned, the same bits; attribute stopped='interrupted'", ctrl_c_pooled),
+    Row("Ctrl-C in pk.sample while drawing", "the draws so far are returned, the same bits; attribute `stopped='interrupted'`", ctrl_c_pooled),
     Row("Ctrl-C in pk.sample while tuning", "KeyboardInterrupt; with checkpoint= the same call goes on, the same bits", ctrl_c_pooled_while_tuning),
     Row("no space left for a checkpoint", "OSError: No space left on device; the same call goes on once there is, the same bits", disk_full),
     Row("a file system of 8 kB, for a checkpoint; a full one, for save_state", "OSError: No space left on device; once there is room the same call goes on without evaluating again what was kept, the same bits; the saved state that was there stays", partial(limited, "disk"), slow=True),

@@ -151,13 +151,14 @@ class ScoreKamiltonian(SurrogateSampler):
     random_walk_share : float
         Least probability of a random-walk move, the safety net, in [0, 1). Default 0.2.
     adapt_share : bool, optional
-        Whether rule (4) sets the share of random-walk moves. False: it is ``random_walk_share`` as soon as there is a
-        surrogate, the paper's. Default: True unless ``history`` is given.
+        Whether the share of random-walk moves follows from the two kernels' expected squared jumps, between
+        ``random_walk_share`` and 0.9. False: it is ``random_walk_share`` as soon as there is a surrogate, the paper's.
+        Default: True unless ``history`` is given.
     mixture : {"residual", "constant"}
         How the two kernels share the draws after tuning. "residual" (default): trajectories are chosen less often where
-        f is too low, by a factor exp(-excess), and the share of the rule above is the random walk's least. "constant":
-        by that share, to which residuals then do not matter; also what is left of "residual" where
-        ``random_walk_share`` is 0.
+        f is too low, by a factor exp(-excess), and the share that tuning ended with (``adapt_share``) is the random
+        walk's least. "constant": by that share, to which residuals then do not matter; also what is left of "residual"
+        where ``random_walk_share`` is 0.
     first_fit : int, optional
         Draws before the first fit, 0 or more. Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
