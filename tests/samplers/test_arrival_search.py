@@ -55,6 +55,17 @@ def test_another_mode_is_told_beside_the_chains_own_climb_however_much_heavier_i
     assert not arrival_search.rivals(state.led(), state.climbs) or difference < 10.0  # begun anew there
 
 
+@pytest.mark.parametrize("higher", [-40.0, -5.0, 5.0, 40.0])
+def test_beside_a_climb_that_ran_out_of_budget_only_what_is_far_higher_is_another_mode(higher):
+    """Its width is not known: a chain led to such an end, which was far higher, would have ended in a LinAlgError."""
+    state = arrive(two_modes(40.0), [[12.5, 11.0]])
+    arrived = state.climbs[1]
+    out = arrival.stop(arrival.init(HERE, arrived.log_densities.max() - higher))
+    found = arrival_search.rivals(state._replace(climbs=(out, arrived)), (out, arrived))
+    assert len(found) == (higher > arrival_search.far_in_height(2))
+    assert all(0.0 < rival.gain < higher for rival in found)
+
+
 def walked(difference, tune):
     """A life with five looks: (where it is in the other mode, of so many tuning draws, whether in the end, how often a
     look has moved it, the life).

@@ -274,10 +274,17 @@ def rivals(state: State, climbs: tuple) -> tuple[Rival, ...]:
     best = state.climbs[0]  # not the one chosen: tuning may end before the chain begins anew there
     found = []
     for climb in climbs:
-        gain = mass(climb) - mass(best) if climb.arrived and climb is not best else -math.inf
-        if gain > SLIGHT and not contains(best, climb.position, state.angles):
+        gain = _gain(climb, best) if climb.arrived and climb is not best else -math.inf
+        if gain > SLIGHT and not (best.arrived and contains(best, climb.position, state.angles)):
             found.append(Rival(climb.position.copy(), climb.factor, gain, _top(climb), state.angles, _top(best)))
     return tuple(found)
+
+
+def _gain(climb, best):
+    """Log of what ``climb`` has found in terms of ``best``; one that ran out of budget counts by its height alone."""
+    if best.arrived:
+        return mass(climb) - mass(best)
+    return _top(climb) - _top(best) - far_in_height(len(climb.position))
 
 
 def largest(others: tuple[Rival, ...], looked: int) -> float:
