@@ -5,6 +5,7 @@ less: the draws and their log densities (the statistic ``lp``), with the tuning 
 points that were evaluated and refused; after ``pk.sample`` all evaluations.
 """
 
+import logging
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,8 @@ from pymc_kameleon.plots.panels import ELSE, LEARNED, Cloud
 from pymc_kameleon.steps.pooled_trace import group, record_of
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import regression
+
+_log = logging.getLogger("pymc.kameleon")
 
 MOST = 2000  # draws that it is fitted to, of each of tuning and after
 
@@ -40,6 +43,7 @@ def refitted(idata: Any, layout: Layout, model: pm.Model | None) -> Learned:
         first = np.sort(np.unique(np.column_stack([x, y]), axis=0, return_index=True)[1])
         x, y, source = x[first], y[first], f"{len(first)} distinct draws{source}"
         cloud = Cloud("fitted to", x, LEARNED, ".", y)
+    _log.info("Fitting a surrogate to %s, for the picture: some seconds, or a minute.", source)
     try:
         fit = regression.fit(np.random.default_rng(0), x, y, chain, values)
     except np.linalg.LinAlgError as error:

@@ -208,8 +208,9 @@ class Elsewhere(Engine):
             self.density = cloudpickle.dumps(density)
         except Exception as error:
             error.add_note(
-                "The log density is sent to the workers, threads too, as a pickle. What is made by wrap_py in a "
-                "function cannot be: make it at the top of a module, or leave executor= out."
+                "The log density is sent to the workers, threads too, as a pickle. What wrap_py makes is found again "
+                "as the function that it wraps, by name: use it as a decorator, at the top of a module (solve = "
+                "wrap_py(...)(f) is not found there as f), or leave executor= out."
             )
             raise
         self.digest = hashlib.blake2b(self.density, digest_size=16).hexdigest()

@@ -146,8 +146,8 @@ def in_full(found: Found) -> Iterator[str]:
     if found.cut:
         yield (
             f"Cut off: {_listed(found.cut)}. Over {HOPELESS:.0%} of the surrogate's moves from the outermost draws "
-            "had no chance: it is wrong beyond them, or too narrow for its moves, and what lies there may be missing. "
-            "Give more evaluations, or another parametrisation."
+            "had no chance: it is wrong beyond them, or too narrow for its moves, and what lies there may be missing; "
+            "or the likelihood jumps down there, and nothing is. Give more evaluations, or another parametrisation."
             + (
                 ""
                 if found.ends_are_known

@@ -123,6 +123,7 @@ def report(idata: Any, model: Any = None) -> str:
             _wanted(attributes, len(names), model),
             noisy,
             noise_sd,
+            biased=bool(doubted.biased or doubted.hidden),
             cut=bool(doubted.cut),
             centred=_centred(idata, attributes, model),
             beside=_beside(attributes, model),
@@ -291,7 +292,7 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
         share = statistics["share"].values.mean(axis=1).reshape(len(means), -1).min(axis=1)
     strange = np.flatnonzero((share < 0.7) | (z.max(axis=1) > 3.0))
     if len(strange) > max(SHOWN, len(means) // 2):  # there are no others
-        yield f"{len(strange)} of {len(means)} chains are far from the rest, or stuck: they have not come together."
+        yield f"{len(strange)} of {len(means)} chains are far from the others, or stuck: they have not come together."
         return
     for chain in strange[:SHOWN]:
         furthest = int(np.argmax(z[chain]))
@@ -409,9 +410,11 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
 
 def _advice(
     judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int, noisy: str,
-    noise_sd: float, *, cut: bool, centred: bool = True, beside: str = "",
+    noise_sd: float, *, cut: bool, biased: bool = False, centred: bool = True, beside: str = "",
 ) -> Iterator[str]:  # fmt: skip
     helps = []
+    if biased:  # more draws of another distribution are no help
+        return
     if beside:
         helps.append(f"sum out {beside}, which another step moves: what is learned here is of its old values")
     if not convergence.is_enough(judged, convergence.ENOUGH):

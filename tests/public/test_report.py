@@ -265,6 +265,7 @@ def test_a_step_that_keeps_no_estimate_is_not_usable_on_a_noisy_model():
     text = pk.report(made, noisy_model())
     assert text.startswith("Not usable: estimate is noisy, and these steps draw from another distribution.")
     assert "too wide" in text
+    assert "To try next" not in text  # more draws of it are no help
     put(made, beta=1.0)  # sequential Monte Carlo retains estimates
     assert pk.report(made, noisy_model()).startswith(USABLE)
 
@@ -276,6 +277,7 @@ def test_a_generator_that_no_step_knows_of_is_not_usable():
     for text in (pk.report(run(), model), pk.report(run(hidden_noise="BlackBox"))):
         assert re.match(r"Not usable: .*BlackBox.* seems to draw random numbers that no step knows of\.", text), text
         assert "NoisyLogLikelihood" in text
+        assert "To try next" not in text
     assert pk.report(run(), noisy_model()).startswith(USABLE)  # its generator is a step's own
 
 
@@ -496,7 +498,7 @@ def test_of_many_strange_chains_three_are_named_and_nothing_comforts():
     mu[:] += 50.0 * np.arange(16)[:, None]
     text = pk.report(found)
     assert "is elsewhere" not in text
-    assert "16 of 16 chains are far from the rest, or stuck: they have not come together." in text
+    assert "16 of 16 chains are far from the others, or stuck: they have not come together." in text
     assert "climbs met" not in text
     assert "nothing that it misses" not in text
 

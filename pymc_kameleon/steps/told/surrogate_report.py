@@ -105,9 +105,9 @@ def describe_factors(statistics: dict, quality, draws: int) -> str | None:
         wrong = f"the surrogate is inaccurate (sd {quality.residual_sd:.2g} in the log density)"
     else:
         return None
-    worst = statistics["worst_factor"]
+    worst = statistics["worst_factor"] if statistics["factors"] > 1 else ""
     helps = f"; the black box that is hardest to learn is that of {worst}" if worst else ""
-    return f"{wrong}{helps}. Tune longer, or try learn='all'."
+    return f"{wrong}{helps}. Tune longer; if that is in vain, try learn='all'."
 
 
 class SurrogateWatch(Watch):
