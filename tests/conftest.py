@@ -61,7 +61,7 @@ DEFAULT_LINKER = {
 LESS = predefined_modes["FAST_COMPILE"].excluding("ShapeOpt", "specialize", "BlasOpt")
 HARDLY = Mode(LESS.linker, RewriteDatabaseQuery(include=["merge", "useless", "py_only"]))
 HARDLY_CALLED = {
-    "test_alike", "test_batched", "test_black_boxes", "test_coordinates", "test_prior_scales", "test_probe",
+    "test_alike", "test_batched", "test_black_boxes", "test_coordinates", "test_scales_in_graph", "test_probe",
     "test_targets", "test_written_apart",
 }  # fmt: skip
 

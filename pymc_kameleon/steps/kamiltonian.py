@@ -17,8 +17,8 @@ from pymc_kameleon.samplers.schedule import ScheduleName
 from pymc_kameleon.steps.base import COUNT, SINGLE, KernelStep
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
-from pymc_kameleon.steps.hierarchies.prior_scales import known_scales
 from pymc_kameleon.steps.hierarchies.reparametrized_density import AsIfCentred, reparametrized_density
+from pymc_kameleon.steps.hierarchies.scales_in_graph import known_scales
 from pymc_kameleon.steps.known_points import known_points
 from pymc_kameleon.steps.options import CommonOptions, described, unknown_option
 from pymc_kameleon.steps.signatures import default, given

@@ -52,8 +52,8 @@ def gate(log_ratios: np.ndarray, audits: np.ndarray) -> Gate:
     inside = log_ratios[log_ratios > -math.inf]
     shares = [float(np.mean(np.abs(x) < WITHIN)) if x.size else 0.0 for x in (audits[-AUDITS:], inside)]
     told = (
-        f"of the last {AUDITS} audits {shares[0]:.0%} and of the draws {shares[1]:.0%} have a surrogate that is off by "
-        f"less than {WITHIN:g}"
+        f"of the last {AUDITS} evaluated draws of the surrogate {shares[0]:.0%} and of the chains' draws "
+        f"{shares[1]:.0%} have a surrogate that is off by less than {WITHIN:g}"
     )
     if min(shares) < SHARE:
         return Gate(False, f"{told}; {SHARE:.0%} are needed. The draws are exact all the same: use them.")

@@ -12,7 +12,7 @@ from pytensor.graph.op import Op
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.pooled.by_values import ByValues
-from pymc_kameleon.steps.hierarchies import prior_scales
+from pymc_kameleon.steps.hierarchies import scales_in_graph
 from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from tests.step_tester import sample
 from tests.support.known_scales import plain
@@ -314,7 +314,7 @@ def test_what_cannot_be_looked_at_is_learned(monkeypatch, caplog):
     def fails(*args, **kwargs):
         raise NotImplementedError("no such Op")
 
-    monkeypatch.setattr(prior_scales, "_locations_and_scales", fails)
+    monkeypatch.setattr(scales_in_graph, "_locations_and_scales", fails)
     with caplog.at_level(logging.INFO, "pymc.kameleon"):
         assert step_of(regression)[1].density.scales == ()
     assert "could not be looked at (NotImplementedError: no such Op)" in caplog.text
