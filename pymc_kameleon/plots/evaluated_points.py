@@ -12,7 +12,7 @@ from pymc_kameleon.plots.names import Layout, choose, is_idata, labels_of, layou
 from pymc_kameleon.plots.panels import Cloud
 from pymc_kameleon.samplers import screened
 from pymc_kameleon.samplers.kamiltonian.values import state as values_state
-from pymc_kameleon.steps.pooled_trace import group, record_of
+from pymc_kameleon.steps.pooled_trace import OURS, group, record_of
 
 BY = ("move", "round", "chain")
 # Kinds of moves, by what their names begin with; what is left is "other".
@@ -149,7 +149,7 @@ def _record(source: Any, model: pm.Model | None) -> tuple[Evaluations, Layout, p
     """(evaluations, layout, model)."""
     found = group(source, "evaluations")
     if found is not None:
-        names = [str(n) for n in found.data_vars if not str(n).startswith("_")]
+        names = [str(n) for n in found.data_vars if n not in OURS]
         layout = places_of({name: found[name].shape[1:] for name in names})
         return record_of(found, names), layout, model_of(None, model)
     state = getattr(source, "algorithm_state", source)

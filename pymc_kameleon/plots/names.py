@@ -91,7 +91,7 @@ def choose(coordinates: Any, layout: Layout, model: pm.Model | None, plot: str) 
         if value.name in layout:
             known.setdefault(model.values_to_rvs[value].name, known[value.name])
     known |= {i: [i] for i in range(len(labels))}
-    if isinstance(coordinates, (str, int)):
+    if isinstance(coordinates, (str, int, np.integer)):
         coordinates = [coordinates]
     chosen: list[int] = []
     for c in coordinates:
@@ -120,6 +120,6 @@ def unconstrained(
     draws = {}
     for rv in model.free_RVs:
         values = posterior[rv.name].transpose("chain", "draw", ...).values
-        draws[rv.name] = history.thin(values.reshape(-1, *values.shape[2:]), size)
+        draws[rv.name] = history.thin(values.reshape(math.prod(values.shape[:2]), *values.shape[2:]), size)
     # A few draws of a few elementwise functions: not worth a compiler.
     return unconstrain(draws, model, layout, mode=Mode("py", None))[0]

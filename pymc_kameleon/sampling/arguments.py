@@ -18,6 +18,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.batched import batched_log_density
 from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.log_density import LogDensity
+from pymc_kameleon.steps.options import check_shapes
 from pymc_kameleon.steps.prior_scale import elsewhere, finite_or_zero, jitter, look_at_prior
 from pymc_kameleon.steps.told import advice
 from pymc_kameleon.surrogates.values.regression import affordable
@@ -52,7 +53,7 @@ def check(**given: tuple[Any, Any]) -> None:
     """Types, before anything is evaluated: what is wrong with the end of a run would lose all of it."""
     values, kinds = ({name: pair[i] for name, pair in given.items()} for i in (0, 1))
     check_types(values, kinds)
-    known = signature(pm.to_inference_data).parameters
+    known = [n for n in signature(pm.to_inference_data).parameters if n not in ("trace", "model", "save_warmup")]
     wrong = sorted(set(values["idata_kwargs"] or {}) - set(known))
     if wrong:
         raise TypeError(f"idata_kwargs has {', '.join(wrong)}; pm.to_inference_data has {', '.join(known)}.")
@@ -211,6 +212,7 @@ def starts_of(
             raise ValueError(f"initvals has {len(points)} points for {chains} chains.")
         shapes = model.eval_rv_shapes()  # those of ``dims`` are not known otherwise
         given = [_point(model, p, rng, shapes) for p in points]
+    check_shapes(step, given[0])
     initial = density.enter(density.ravel(given[0]))
     prior = look_at_prior(model, step.vars, given[0])
     scale, far = density.spread(prior), np.array([density.enter(x) for x in prior.draws])

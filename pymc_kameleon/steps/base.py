@@ -29,7 +29,7 @@ from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred,
 from pymc_kameleon.steps.log_density import LogDensity
 from pymc_kameleon.steps.noise.demands import renewal, seed_streams
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
-from pymc_kameleon.steps.options import CommonOptions, build, choose, continuous, described, full_point
+from pymc_kameleon.steps.options import CommonOptions, build, check_shapes, choose, continuous, described, full_point
 from pymc_kameleon.steps.prior_scale import Starts, angles
 from pymc_kameleon.steps.pytensor_internals import NotScalar
 from pymc_kameleon.steps.sampling_state import VERSION, KernelStepState, check
@@ -376,9 +376,8 @@ class KernelStep(BlockedStep):
         self._point = point
         told = life.tell(self._evaluate(life.ask(), before))
         self.watch.drew(told)
-        here = life.here
-        if here.position is not before.position:
-            point = density.update(point, here.position)
+        if life.here.position is not before.position:
+            point = density.update(point, life.here.position)
         return point, [self._row(told, life.state)]
 
     # -- the log density ----------------------------------------------------------------------
@@ -386,6 +385,8 @@ class KernelStep(BlockedStep):
     def _restart(self, point, x):
         """The chain starts (True if elsewhere), or another step moved a variable: evaluate the log density there."""
         begins, density = self.position is None, self.density
+        if begins:
+            check_shapes(self, point)
         unmoved = not begins and density.is_at(x, self.position)
         if unmoved and density.entered:  # where a scale is small, x does not say what u is
             x = self.position.copy()
@@ -406,9 +407,8 @@ class KernelStep(BlockedStep):
 
     def _set_out(self, x, value, ours):
         """What comes before the walk, from a chain's first point, found by us or not; None where nothing does."""
-        if not (self.arrives and self.tune):
-            return None
-        return self._starts.arrival(self.rng, x, value, self.life, self.declared_tune, ours)
+        here = (self.rng, x, value, self.life, self.declared_tune, ours)
+        return self._starts.arrival(*here) if self.arrives and self.tune else None
 
     def _evaluate_again(self, x, unmoved):
         """The log density of ``x``, where no proposal led."""

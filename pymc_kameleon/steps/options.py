@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 import pymc as pm
+from pymc.exceptions import SamplingError
 from pymc.util import get_value_vars_from_user_vars
 
 from pymc_kameleon.numerics.checks import count
@@ -18,6 +19,8 @@ from pymc_kameleon.samplers.schedule import Scheduled, ScheduleName
 from pymc_kameleon.samplers.screened import Screened
 from pymc_kameleon.samplers.seam import Sampler
 from pymc_kameleon.steps.noise.noisy_factors import names
+from pymc_kameleon.steps.pytensor_internals import mend
+from pymc_kameleon.steps.told import advice
 
 
 class CommonOptions(TypedDict, total=False):
@@ -39,6 +42,7 @@ class CommonOptions(TypedDict, total=False):
 
 def continuous(step: str, vars, model) -> list:
     """The value variables that ``step`` is to sample: ``vars``, or all continuous ones of the model."""
+    mend(model)
     if vars is None:
         vars = model.continuous_value_vars
     else:
@@ -71,7 +75,15 @@ def full_point(model, given) -> dict[str, np.ndarray]:
         shape, wanted = point[v.name].shape, v.type.shape
         if len(shape) != len(wanted) or any(w not in (None, s) for s, w in zip(shape, wanted, strict=True)):
             raise ValueError(f"initial_point has {v.name} of shape {shape}; the model's has {wanted}.")
+        point[v.name] = point[v.name].astype(v.dtype, copy=False)  # of integers, draws would be some
     return point
+
+
+def check_shapes(step: Any, point: dict[str, np.ndarray]) -> None:
+    """Refuse to sample from ``point`` if variables have other shapes than when ``step`` was built."""
+    now = {name: np.shape(point[name]) for name in step.shapes}
+    if now != step.shapes:
+        raise SamplingError(advice.other_shapes(type(step).__name__, step.shapes, now))
 
 
 def choose(kind: Any, preset: str | None, options: dict[str, Any]) -> tuple[str, dict, int, Any]:

@@ -29,6 +29,7 @@ DTYPES: dict[str, Any] = {
     "surrogate": np.dtype("U24"),
 }
 BY_FACTORS: dict[str, Any] = {"factors": np.int64, "noncentred": np.int64, "worst_factor": np.dtype("U32")}
+OURS = ("_chain", "_round", "_move", "_log_density", "_outputs")  # of the evaluations
 MISSING = {"f": math.nan, "b": False, "i": 0, "U": ""}
 
 
@@ -133,7 +134,7 @@ def to_dataset(density: LogDensity, evaluated: Evaluations, attributes: dict[str
     parts = np.split(points, np.cumsum([value.size for value in blank.values()])[:-1], axis=1)
     for (name, value), part in zip(blank.items(), parts, strict=True):
         dims = ["evaluation", *(f"{name}_dim_{k}" for k in range(value.ndim))]
-        columns[name] = (dims, part.reshape(-1, *value.shape))
+        columns[name] = (dims, part.reshape(len(part), *value.shape))
     for name in ("chain", "round", "move"):
         columns[f"_{name}"] = ("evaluation", getattr(evaluated, name))
     columns["_log_density"] = ("evaluation", values)
@@ -144,7 +145,7 @@ def from_dataset(density: LogDensity, dataset) -> Evaluations:
     """The record that ``to_dataset`` made a dataset of, for a model with the same value variables."""
     dataset, blank = plain(dataset), density.update({}, np.zeros(density.dim))
     wanted = {name: value.shape for name, value in blank.items()}
-    given = {str(name): value.shape[1:] for name, value in dataset.items() if not str(name).startswith("_")}
+    given = {str(name): value.shape[1:] for name, value in dataset.items() if name not in OURS}
     if wanted != given:
         raise ValueError(
             f"the evaluations are of the value variables {given}, and the model has {wanted}. Give evaluations of the "

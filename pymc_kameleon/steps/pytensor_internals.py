@@ -341,6 +341,17 @@ def _functions(value, depth=3) -> Iterator[Function]:
             yield from _functions(part, depth - 1)
 
 
+def mend(model: Model) -> None:
+    """Undo what ``sample_posterior_predictive`` without ``var_names`` does in PyMC 5.28: the data are in it twice."""
+    while model is not None:
+        listed = model.observed_RVs
+        once = list(dict.fromkeys(listed))
+        if len(once) < len(listed):
+            list.clear(listed)
+            list.extend(listed, once)
+        model = getattr(model, "parent", None)
+
+
 def model_with(model: Model, terms: dict[str, Variable], values: dict[Variable, Variable]) -> Model:
     """A view of ``model`` with another log density, for who compiles that. The model is untouched.
 

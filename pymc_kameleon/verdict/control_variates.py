@@ -147,6 +147,8 @@ def _elements(drawn: Any, unknowns: list, function: Callable[[Any], Any] | None)
 def _check_agreement(name: str, free: np.ndarray) -> None:
     if np.ptp(free) == 0.0:
         return
+    if not np.isfinite(free).all():
+        raise ValueError(f"{name} is NaN or infinite at draws of the surrogate: give a function that is finite there.")
     apart = float(convergence.of_each("rhat", free[..., None])[0])
     if not apart < convergence.STRICTLY:
         raise ValueError(

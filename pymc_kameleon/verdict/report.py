@@ -64,6 +64,8 @@ def report(idata: Any, model: Any = None) -> str:
             f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}: "
             "pm.sample(chains=4)."
         )
+    if group(idata, "sample_stats") is None:
+        raise ValueError("report takes what pk.sample or pm.sample returned, and this has no group sample_stats.")
     attributes = dict(posterior.attrs)
     if "evaluations" not in attributes:  # pm.sample's
         attributes |= of_steps.known(idata)
@@ -71,6 +73,9 @@ def report(idata: Any, model: Any = None) -> str:
     # a deterministic that is a constant says nothing
     elements = convergence.elements(plain(posterior))
     moving = {name: x for name, x in elements.items() if np.ptp(x) > 0.0}
+    broken = [name for name, x in elements.items() if np.isnan(np.ptp(x))]  # NaN, or infinite throughout
+    if not moving:
+        raise ValueError("report finds nothing to judge: no variable of the posterior has finite draws that differ.")
     whole = {name for name, values in posterior.data_vars.items() if values.dtype.kind in "iub"}
     still = [name for name in elements if name not in moving and name.split("[")[0] in whole]
     across = {name: x for name, x in moving.items() if directions.lies_across(x)}
@@ -99,7 +104,7 @@ def report(idata: Any, model: Any = None) -> str:
             len(names),
             doubts.in_short(doubted),
             "scales near 0" if doubted.short else "",
-            _of(attributes, [*still, *(tail.name for tail in doubted.derived)]),
+            _of(attributes, [*still, *broken, *(tail.name for tail in doubted.derived)]),
         ),
         _no_climb(attributes),
         *_failures(idata, attributes),
@@ -107,6 +112,7 @@ def report(idata: Any, model: Any = None) -> str:
         _agreement(judged, rhat, ess, chains),
         directions.tell(across.items()),
         _standing_still(still),
+        f"Not judged: {directions.listed(broken)}, of which draws are NaN or infinite." if broken else "",
         *doubts.in_full(doubted),
         *_noise(idata, noisy, noise_sd),
         *_surrogate(attributes, judged, noisy),
@@ -289,7 +295,11 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
     statistics = idata["sample_stats"]
     share = np.ones(len(means))
     if learned and "share" in statistics:  # of several steps, the least
-        share = statistics["share"].values.mean(axis=1).reshape(len(means), -1).min(axis=1)
+        share = statistics["share"].values.mean(axis=1).reshape(len(means), -1)
+        if "surrogate" in statistics and (numbers := statistics["surrogate"].values).dtype.kind in "iu":
+            fitted = numbers[:, -1].reshape(len(means), -1) != 0  # 0: "none", it was never learned
+            share = np.where(fitted, share, 1.0) if fitted.shape == share.shape else share
+        share = share.min(axis=1)
     strange = np.flatnonzero((share < 0.7) | (z.max(axis=1) > 3.0))
     if len(strange) > max(SHOWN, len(means) // 2):  # there are no others
         yield f"{len(strange)} of {len(means)} chains are far from the others, or stuck: they have not come together."

@@ -203,6 +203,7 @@ def movable_coordinates(model: pm.Model, variables: list, point: dict, of_all: b
         before = set(ancestors(given))
         levels[variable] = 1 + max((n for v, n in levels.items() if v in before), default=0)
         # a random walk of scalars has as many levels as steps, and a graph that compiles for minutes
-        if levels[variable] > 3 or depends_on_others(model, variables, variable, given):
+        deep = levels[variable] > 3 or 0 in np.shape(point[variable.name])  # one without elements has nothing to move
+        if deep or depends_on_others(model, variables, variable, given):
             del coordinates.priors[variable], levels[variable]
     return coordinates if 0 < len(coordinates.priors) <= 20 else None

@@ -7,6 +7,7 @@ from types import FunctionType, MethodType, ModuleType
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
+from pymc_kameleon.steps.noise.noisy_factors import factors_of
 from pymc_kameleon.steps.pytensor_internals import referred_to
 
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
@@ -28,7 +29,7 @@ def hidden_generators(outputs) -> list[str]:
 
 def hidden_names(model) -> str:
     """Of the Ops of a model's log density that seem to, for a message; "" where there are none."""
-    return ", ".join(hidden_generators([model.logp()]))
+    return ", ".join(hidden_generators([term for _, term, _ in factors_of(model)]))
 
 
 def _holds_generator(value, depth=3) -> bool:

@@ -56,7 +56,8 @@ def noisy_names(model) -> str:
 
 def all_factors(model) -> list:
     """What the log density of a model is made of: random variables and potentials."""
-    return [*model.free_RVs, *model.observed_RVs, *model.potentials]
+    # sample_posterior_predictive of PyMC 5.28 lists the data a second time
+    return list(dict.fromkeys([*model.free_RVs, *model.observed_RVs, *model.potentials]))
 
 
 def black_boxes(model) -> list[str]:

@@ -172,6 +172,12 @@ def model_has_changed(step: str, before: list[str], now: list[str]) -> str:
     )
 
 
+def other_shapes(step: str, before: dict, now: dict) -> str:
+    """Data of another length have made the variables longer or shorter."""
+    found = ", ".join(f"{n} had shape {s} and has {now[n]}" for n, s in before.items() if s != now[n])
+    return f"{step} was built for other data: {found}. After pm.set_data with data of another length build a new step."
+
+
 def other_tuning(step: str, declared: int, draws: int) -> str:
     """Tuning was of another length than the step had been told."""
     return (
