@@ -142,6 +142,8 @@ class Check(NamedTuple):
 
     def learned(self) -> dict:
         """What :class:`pymc_kameleon.samplers.seam.Known` takes."""
+        if len(self.found) < CHECKED:  # too few to say how wide it is
+            return {"factor": None, "evaluated": self.known}
         d = self.known.positions.shape[1]
         spread = np.std(reference(self.known, 10 * d)[0], axis=0)
         factor = np.diag(np.where(spread > 0.0, spread, 1.0))
@@ -149,7 +151,8 @@ class Check(NamedTuple):
 
     def stop(self) -> "Check":
         """Tuning ends before all points were evaluated again: what was not checked is not used."""
-        return self._replace(known=evaluations.empty(len(self.start)), rows=self.rows[: len(self.found)])
+        again = evaluations.table(self.known.positions[self.rows[: len(self.found)]], np.array(self.found))
+        return self._replace(known=again, rows=np.arange(len(self.found)))
 
 
 def begin(rng: np.random.Generator, known: Evaluations, x, log_density, comparable=True) -> Check:

@@ -226,6 +226,7 @@ class Screened(SurrogateSampler):
         try:
             full = final or schedule.refits % 3 == 2
             fit, metric = refits.fitted(rng, learning.evaluated, reference, before, full)
+            dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, reference[0], 1.0, fit.error)
         except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
             return state
         learning = learning._replace(
@@ -234,7 +235,6 @@ class Screened(SurrogateSampler):
             trials=0.1 * learning.trials,
             schedule=schedule._replace(refits=schedule.refits + 1),
         )
-        dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, reference[0], 1.0, fit.error)
         reach = surrogate_dynamics.farthest(fit.error)
         dynamics = surrogate_dynamics.bounded(dynamics, dynamics.archive, learning.evaluated.log_densities, reach)
         dynamics = surrogate_dynamics.walled(dynamics, learning.evaluated, reference[0])

@@ -125,7 +125,8 @@ def _parts(within, without, count):
     """Which of ``count`` walls each point without a density is beyond, (n,): by their directions, then by the walls."""
     if count == 1:
         return np.zeros(len(without), dtype=int)
-    away = (without - within.mean(axis=0))[:, 1:] / (within[:, 1:].std(axis=0) + 1e-300)
+    sd = within[:, 1:].std(axis=0)
+    away = (without - within.mean(axis=0))[:, 1:] / np.where(sd > 0.0, sd, 1.0)
     away /= np.sqrt(np.square(away).sum(axis=1, keepdims=True)) + 1e-300
     count = min(count, len(np.unique(away.round(9), axis=0)))  # in one dimension there are two directions
     if count == 1:

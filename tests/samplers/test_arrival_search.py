@@ -66,6 +66,16 @@ def test_beside_a_climb_that_ran_out_of_budget_only_what_is_far_higher_is_anothe
     assert all(0.0 < rival.gain < higher for rival in found)
 
 
+def test_a_chain_that_was_led_to_a_climb_that_ran_out_of_budget_stays_led():
+    """Its walk was begun anew at every look, in the mode that it had left, and frozen there 300 nats too low."""
+    state = arrive(two_modes(40.0), [[12.5, 11.0]])
+    first, other = state.climbs
+    out = arrival.stop(arrival.init(np.full(2, 50.0), other.log_densities.max() + 300.0))
+    led = state._replace(climbs=(first, other, out)).led()
+    assert led.climbs[0] is out
+    assert led.chosen is out
+
+
 def walked(difference, tune):
     """A life with five looks: (where it is in the other mode, of so many tuning draws, whether in the end, how often a
     look has moved it, the life).

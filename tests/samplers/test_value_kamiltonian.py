@@ -430,6 +430,18 @@ def test_a_mode_that_was_just_found_counts_before_it_is_in_the_variance(monkeypa
     assert refits.has_spread(state) == spread
 
 
+def test_a_fit_without_dynamics_is_no_fit(monkeypatch):
+    """A density that rises without bound makes such: the sampler goes on with the surrogate that it has."""
+
+    def degenerate(*_):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr(refits.surrogate_dynamics, "make_dynamics", degenerate)
+    state, chain = frozen_chain(10, lambda x: -0.5 * x @ x, np.ones(2), 300, 50)
+    assert state.dynamics is None
+    assert len(np.unique(chain[:, 0])) > 5
+
+
 def test_without_enough_tuning_it_is_adaptive_metropolis():
     state, chain = frozen_chain(10, lambda x: -0.5 * x @ x, np.ones(5), 30, 200)
     assert state.dynamics is None

@@ -115,6 +115,14 @@ def test_points_in_the_models_own_space_and_an_earlier_run(model, table):
         assert stats[-1]["refits"] == 1
 
 
+@pytest.mark.parametrize("tune", [1, 3])
+def test_tuning_may_end_before_five_points_are_checked(warm, tune):
+    """It ended in an IndexError."""
+    points, _ = drive(tester.begin(warm, 1), tune, 20)
+    assert np.isfinite(points).all()
+    assert len(np.unique(points[tune:, 0])) > 1
+
+
 def test_a_chain_goes_on_bit_for_bit_in_another_step(warm, model, table):
     """While its points are checked; at other moments it is test_saved_state's."""
     step, other = tester.begin(warm, 1), begin(model, 2, evaluations=table)

@@ -108,3 +108,10 @@ def test_in_one_dimension_there_are_two_directions(both):
     found = walls.learn(z, (np.abs(z[:, 0]) < 1.5 if both else z[:, 0] < 1.5) & ~by_chance)
     assert walls.height(found, np.array([0.0])) == 0.0
     assert walls.height(found, np.array([2.9])) > 0.0
+
+
+def test_beside_one_point_that_has_a_density_directions_are_numbers():
+    """Its standard deviation is 0: 4e16 over 1e-300 was inf, and inf over inf no direction."""
+    without = np.geomspace(1.0, 4e16, 40)[:, None] * np.where(np.arange(40) % 2, 1.0, -1.0)[:, None]
+    z = np.concatenate([[[0.0]], without])
+    assert np.isfinite(walls.learn(z, np.arange(41) < 1)).all()

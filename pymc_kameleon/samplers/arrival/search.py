@@ -97,7 +97,7 @@ class State(NamedTuple):
         """The climb whose end the chain begins at; one that ran out of budget counts by its height alone."""
         best = self.climbs[0]
         for climb in self.climbs[1:]:
-            if climb.arrived:
+            if climb.arrived and best.arrived:
                 better = mass(climb) > mass(best) + BETTER
             else:
                 rise = climb.log_densities.max() - best.log_densities.max()

@@ -47,11 +47,11 @@ def refit(
     full = final or (schedule.refits + 1) % 3 == 2
     try:
         fit, metric = fitted(rng, learning.evaluated, (chain, values), state.fit, full, options.library, options.scales)
+        archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
+        step_size = 0.3 if state.dynamics is None else state.dynamics.step_size
+        dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, archive, step_size, fit.error)
     except np.linalg.LinAlgError:  # too few distinct points, or too degenerate: wait for more
         return state
-    archive = chain[rng.integers(len(chain), size=min(ARCHIVE, len(chain)))]
-    step_size = 0.3 if state.dynamics is None else state.dynamics.step_size
-    dynamics = surrogate_dynamics.make_dynamics(fit.surrogate, metric, archive, step_size, fit.error)
     dynamics = _bound_while_tuning(dynamics, values, learning.judgement.earlier)
     dynamics = surrogate_dynamics.walled(dynamics, learning.evaluated, chain)
     dynamics, averaging = surrogate_dynamics.find_step_size(rng, dynamics)
