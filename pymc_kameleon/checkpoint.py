@@ -54,7 +54,9 @@ class Checkpoint:
     Raises
     ------
     ValueError
-        If the folder has a run with another header, with what differs.
+        If the folder has a run with another header, with what differs, or one whose ``run.json`` is damaged.
+    FileExistsError
+        If it is a file.
     """
 
     def __init__(
@@ -67,11 +69,13 @@ class Checkpoint:
         fixed: dict[str, Any] | None = None,
     ):
         self.path, self.dim, self.outputs = Path(path), dim, header.get("outputs", 0)
+        if self.path.is_file():
+            raise FileExistsError(f"checkpoint is a folder, made if there is none, and {self.path} is a file.")
         self.path.mkdir(parents=True, exist_ok=True)
         header, fixed = json.loads(json.dumps([header, fixed or {}]))
         file = self.path / HEADER
         if file.exists():
-            stored = json.loads(file.read_text())
+            stored = _read(file)
             self.seed, self.fixed = int(stored.pop("seed")), stored.pop("fixed", None)
             if self.fixed is None or stored.pop("format", None) != FORMAT:
                 raise ValueError(f"the run in {self.path} was made by another version of pymc_kameleon. {ELSEWHERE}")
@@ -189,11 +193,13 @@ def load(path: str | PathLike[str]) -> Evaluations:
     ------
     FileNotFoundError
         If there is no run in the folder.
+    ValueError
+        If ``run.json`` is damaged.
     """
     file = Path(path) / HEADER
     if not file.exists():
         raise FileNotFoundError(f"there is no run in {path}: no file {HEADER}.")
-    header = json.loads(file.read_text())  # whatever made it: nothing is compared
+    header = _read(file)  # whatever made it: nothing is compared
     dim, outputs = int(header["dim"]), int(header.get("outputs", 0))
     rounds = _rounds(file.parent, dim, outputs)
     if not rounds:
@@ -201,6 +207,16 @@ def load(path: str | PathLike[str]) -> Evaluations:
     number = np.repeat(np.arange(len(rounds)), [len(r) for r in rounds])
     x, y, found = np.split(np.concatenate(rounds)[:, 1:], [dim, dim + 1], axis=1)
     return table(x, y[:, 0], round=number, outputs=found)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text())
+    except ValueError as error:
+        raise ValueError(
+            f"{file} is damaged ({error}). The evaluations are in {ROUNDS} beside it: keep a copy of that, delete "
+            f"{HEADER}, and make the call that began the run, with the same random_seed. It writes {HEADER} anew."
+        ) from error
 
 
 def _rounds(path: Path, dim: int, outputs: int) -> list[np.ndarray]:

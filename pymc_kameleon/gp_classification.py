@@ -193,5 +193,8 @@ def _thin(thetas: np.ndarray, n_draws: int) -> np.ndarray:
     chains, draws, _ = thetas.shape
     each = min(draws, max(n_draws // chains, 1))
     if each < 4:
-        raise ValueError(f"{each} draws in each of {chains} chains are too few for a Monte Carlo error: at least 4")
+        more = "sample more of them" if draws < 4 else f"n_draws={4 * chains} or more"
+        raise ValueError(
+            f"{each} draws in each of {chains} chains are too few for a Monte Carlo error, it takes at least 4: {more}."
+        )
     return thetas[:, np.linspace(0, draws - 1, each).round().astype(int)]

@@ -832,6 +832,15 @@ MUTATIONS = [
     Mutation("samplers/pooled/chains", ' and requests[k].move != "look"', "", "a solver that raises in a look cannot be evaluated", "public/test_sample_black_boxes.py -k raises"),
     Mutation("steps/factors/black_boxes", "elsewhere = ancestors([*often, *(v", "elsewhere = ancestors([*(v", "what is broadcast is added once", "steps/test_black_boxes.py"),
     Mutation("verdict/report", "and _missed(attributes) > 0.5:", "and False:", "one climb vouches for all", "public/test_report.py -k verdict_is_of_one"),
+    Mutation("steps/options", "point[v.name] = point[v.name].astype(v.dtype, copy=False)", "pass",
+             "an initial point of integers makes integer draws", "test_step_contract.py -k integers"),
+    Mutation("verdict/report", "[*still, *broken, *(tail", "[*still, *(tail", "NaN draws are passed over in a verdict", "public/test_report.py -k no_numbers"),
+    Mutation("steps/hierarchies/reparametrized_density", " or 0 in np.shape(point[variable.name])", "",
+             "a variable without elements is moved", "test_reparametrized.py -k elements"),
+    Mutation("steps/noise/noisy_factors", "return list(dict.fromkeys([*model.free_RVs, *model.observed_RVs, *model.potentials]))",
+             "return [*model.free_RVs, *model.observed_RVs, *model.potentials]", "data that are listed twice count twice", "test_steps.py -k twice"),
+    Mutation("steps/options", "    mend(model)\n", "", "data that are listed twice stay so", "test_steps.py -k twice"),
+    Mutation("steps/base", "            check_shapes(self, point)", "            pass", "the variables of other data", "test_steps.py -k length"),
 ]  # fmt: skip
 
 

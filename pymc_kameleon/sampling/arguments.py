@@ -247,6 +247,11 @@ def _point(
         if name not in names:
             raise ValueError(f"initvals names {name!r}; the model's variables are {', '.join(names)}.")
         value = np.asarray(value)
+        if value.dtype.kind not in "biuf":
+            raise TypeError(
+                f"initvals has {name} = {value.tolist()!r}: a start is a number or an array of numbers. "
+                'initvals="prior", for all variables, draws starts from their priors.'
+            )
         if not np.isfinite(value).all():
             raise ValueError(f"initvals has {name} = {value.tolist()}, which is not finite.")
         if value.shape != shapes[name]:

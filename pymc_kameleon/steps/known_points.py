@@ -97,17 +97,21 @@ def _from_table(points, values, model, density):
     values = np.asarray(values, dtype=float)
     if not isinstance(points, Mapping):
         return _without_nan(np.asarray(points, dtype=float), values)
-    blank = density.update({}, np.zeros(density.dim))
+    blank, names = density.update({}, np.zeros(density.dim)), {rv.name for rv in model.free_RVs}
+    lengths = {name: len(np.atleast_1d(points[name])) for name in sorted(points)}
+    if set(points) in (set(blank), names) and (not values.size or set(lengths.values()) != {values.size}):
+        raise ValueError(
+            f"evaluations take columns with one row for each of the {values.size} log densities; theirs have {lengths}."
+        )
     if set(points) == set(blank):
         columns = [np.asarray(points[name], dtype=float).reshape(len(values), -1) for name in blank]
         return _without_nan(np.concatenate(columns, axis=1), values)
-    names = {rv.name for rv in model.free_RVs}
     if set(points) != names:
         raise ValueError(
             f"evaluations have the variables {sorted(points)}; wanted are {sorted(blank)} (unconstrained) or "
             f"{sorted(names)} (the model's own)."
         )
-    positions, log_jacobians = unconstrain({name: points[name][: len(values)] for name in names}, model, blank)
+    positions, log_jacobians = unconstrain({name: points[name] for name in names}, model, blank)
     return _without_nan(positions, values + log_jacobians)
 
 

@@ -72,8 +72,9 @@ def report(idata: Any, model: Any = None) -> str:
     groups = attributes.get("groups")
     # a deterministic that is a constant says nothing
     elements = convergence.elements(plain(posterior))
-    moving = {name: x for name, x in elements.items() if np.ptp(x) > 0.0}
-    broken = [name for name, x in elements.items() if np.isnan(np.ptp(x))]  # NaN, or infinite throughout
+    finite = {name: x for name, x in elements.items() if np.isfinite(x).all()}
+    moving = {name: x for name, x in finite.items() if np.ptp(x) > 0.0}
+    broken = [name for name in elements if name not in finite]
     if not moving:
         raise ValueError("report finds nothing to judge: no variable of the posterior has finite draws that differ.")
     whole = {name for name, values in posterior.data_vars.items() if values.dtype.kind in "iub"}

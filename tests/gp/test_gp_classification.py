@@ -146,11 +146,12 @@ def test_prediction_with_the_model_in_context_and_its_errors():
         assert (result.mcse > 0).all()
         far = predict(posterior(thetas), [[1e6, 1e6]], random_seed=0)
         np.testing.assert_allclose([far.probability, far.mcse], [[0.5], [0.0]], atol=1e-10)
-        for draws, rows, message in (
-            (thetas, X[:, :1], "2 columns"), (thetas, [[np.nan, 0.0]], "NaN"), (thetas[:, :3], X, "at least 4")
+        for draws, rows, n, message in (
+            (thetas, X[:, :1], 400, "2 columns"), (thetas, [[np.nan, 0.0]], 400, "NaN"),
+            (thetas[:, :3], X, 400, "at least 4: sample more of them"), (thetas, X, 7, "at least 4: n_draws=8 or more"),
         ):  # fmt: skip
             with pytest.raises(ValueError, match=message):
-                predict(posterior(draws), rows)
+                predict(posterior(draws), rows, n_draws=n)
     with pm.Model() as other, pytest.raises(ValueError, match="gp_classification_model"):
         predict(posterior(thetas), X, model=other)
 

@@ -121,6 +121,25 @@ def test_its_evaluations_can_be_had(finished, undisturbed):
     assert json.loads((finished / "run.json").read_text())["seed"] == 7
 
 
+def test_a_damaged_header_is_named_and_can_be_made_anew(finished, undisturbed):
+    header = finished / "run.json"
+    whole = header.read_text()
+    header.write_text(whole[: len(whole) // 2])
+    for read in (opened, checkpoint.load):
+        with pytest.raises(ValueError, match=r"run\.json is damaged .* keep a copy of that, delete run\.json"):
+            read(finished)
+    header.unlink()
+    assert sum(map(len, opened(finished).rounds)) * 8 * 5 == len(undisturbed[1])
+    assert header.read_text() == whole
+
+
+def test_a_file_is_no_folder(tmp_path):
+    file = tmp_path / "run"
+    file.touch()
+    with pytest.raises(FileExistsError, match=r"checkpoint is a folder, .* is a file"):
+        opened(file)
+
+
 @pytest.mark.slow
 def test_sigkill(tmp_path, undisturbed):
     """What is written is written, whatever becomes of the process."""

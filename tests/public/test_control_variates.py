@@ -117,6 +117,12 @@ def test_the_gate_refuses():
         pk.expectations(idata_of(x, free + np.arange(8)[:, None], ratio, inside, audited))
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_a_function_that_is_nan_at_draws_of_the_surrogate_is_refused():
+    with pytest.raises(ValueError, match="is NaN or infinite at draws of the surrogate"):
+        pk.expectations(idata_of(*run_of(np.random.default_rng(3))), lambda draws: np.log(draws["x"]))
+
+
 def test_a_run_that_was_cut_or_made_without_is_refused():
     made = idata_of(*run_of(np.random.default_rng(5)))
     with pytest.raises(ValueError, match=r"give idata as pk\.sample returned it"):

@@ -156,6 +156,15 @@ def test_draws_are_transformed_even_where_a_bound_is_random():
         unconstrained(as_inference_data({"s": scale}), layout, model, POINTS)
 
 
+def test_draws_of_a_variable_without_elements_are_none():
+    with pm.Model() as model:
+        pm.Normal("x")
+        pm.Normal("nothing", shape=0)
+    draws = {"x": np.arange(6.0).reshape(2, 3), "nothing": np.zeros((2, 3, 0))}
+    found = unconstrained(as_inference_data(draws), layout_of(None, 1, model), model, POINTS)
+    assert found.tolist() == [[float(k)] for k in range(6)]
+
+
 # -- names, figure
 
 
@@ -167,6 +176,7 @@ def test_draws_are_transformed_even_where_a_bound_is_random():
         ("b", [1, 2]),
         ([2, "b", 1, "a"], [2, 1, 0]),
         (np.array([0, 2]), [0, 2]),
+        (np.int64(1), [1]),
     ],
 )
 def test_coordinates_by_name_variable_and_place(sampled, coordinates, expected):

@@ -18,6 +18,7 @@ from pymc_kameleon.samplers.kameleon.pca import PCAKameleon
 from pymc_kameleon.samplers.seam import Point
 from pymc_kameleon.samplers.shape_learners.cma import CMA
 from pymc_kameleon.samplers.shape_learners.gaussian_adaptation import GaussianAdaptation
+from pymc_kameleon.steps.pooled_trace import plain
 from pymc_kameleon.targets import Banana
 from tests.public.conftest import QUICK, gaussian
 from tests.public.test_plots import lines
@@ -197,6 +198,12 @@ def test_far_evaluations_are_left_out_and_counted(pooled):
     np.testing.assert_array_equal(scatter.get_offsets(), idata["evaluations"]["x"].values[near])
     np.testing.assert_array_equal(scatter.get_array(), idata["evaluations"]["_round"].values[near])
     assert f"{(~near).sum()} are not drawn" in axis.figure.get_supxlabel()
+
+
+def test_a_variable_with_an_underscore_is_drawn(pooled):
+    group = plain(pooled[1]["evaluations"]).rename(x="_x")
+    axes = plots.evaluations({"evaluations": group}, within=None)
+    assert axes[-1, 0].get_xlabel() == "_x[0]"
 
 
 def test_a_tuning_step_has_a_record_and_a_frozen_one_has_none(sampled, tuning):

@@ -694,6 +694,46 @@ def test_statistics_of_two_steps_of_ours_have_an_axis_more():
     )
 
 
+@pytest.mark.parametrize(("surrogates", "accused"), [((0, 0), []), ((0, 1), []), ((1, 0), ["2"])])
+def test_a_step_that_has_no_surrogate_accuses_no_chain(surrogates, accused):
+    """Its shares are 0, in all chains; here those of the first step are low in one of them."""
+    statistics = of_step(LEARNED | {"share": 1.0})["sample_stats"]
+    both = {name: (("chain", "draw", "step"), np.stack(2 * [x.values], axis=2)) for name, x in statistics.items()}
+    both["surrogate"][1][:] = surrogates
+    both["share"][1][..., np.equal(surrogates, 0)] = 0.0
+    both["share"][1][2, :, 0] = 0.1
+    text = pk.report(Run(of_step(LEARNED), sample_stats=xarray.Dataset(both)))
+    assert re.findall(r"Chain (\d+) spent", text) == accused
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_has_draws_that_are_no_numbers_is_not_judged(value):
+    found = run(chains=4)
+    logs = np.random.default_rng(0).standard_normal((4, 60, 2))
+    logs[2, 7, 1] = value
+    found["posterior"]["logs"] = ("chain", "draw", "side"), logs
+    text = pk.report(found)
+    assert "but for logs[1]" in text.splitlines()[0]
+    assert "Not judged: logs[1], of which draws are NaN or infinite." in text
+
+
+def test_what_is_no_run_is_refused():
+    found = run(chains=4)
+    with pytest.raises(ValueError, match=r"pk\.sample or pm\.sample returned, and this has no group sample_stats"):
+        pk.report(Run(posterior=found["posterior"]))
+    for still in (1.0, math.nan):
+        found["posterior"] = xarray.full_like(found["posterior"], still)
+        with pytest.raises(ValueError, match="no variable of the posterior has finite draws that differ"):
+            pk.report(found)
+
+
+def test_data_that_are_listed_twice_are_no_error():
+    """As PyMC 5.28's ``sample_posterior_predictive`` leaves a model."""
+    with pm.Model() as model:
+        list.append(model.observed_RVs, pm.Normal("y", pm.Normal("mu"), observed=0.5))
+    assert pk.report(run(), model) == pk.report(run())
+
+
 @pytest.mark.parametrize("kind", [int, bool])
 def test_an_integer_that_no_chain_has_changed_is_not_judged(kind):
     found = run(chains=4)

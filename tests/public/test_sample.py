@@ -420,12 +420,36 @@ def test_a_table_is_taken_in_any_space(model, step, idata, space):
     np.testing.assert_allclose(known.log_densities, stored.log_densities, rtol=1e-10)
 
 
+def test_a_variable_without_elements_and_one_with_an_underscore():
+    """They are there in what is returned, and what is returned can be given again."""
+    with pm.Model() as model:
+        x = pm.Normal("_x")
+        pm.Normal("nothing", x, 1.0, shape=0)
+        pm.Normal("y", x, 1.0, observed=0.3)
+        step = pk.KamiltonianStep()
+    found = sample(model, step, max_evaluations=60, chains=4, tune=10)
+    assert found["posterior"]["nothing"].shape[2:] == found["evaluations"]["nothing"].shape[1:] == (0,)
+    known = known_points(found, model, step.density)
+    assert (known.positions[:, 0] == found["evaluations"]["_x"].values).all()
+    assert (known.log_densities == found["evaluations"]["_log_density"].values).all()
+
+
 def test_points_of_another_log_density_are_refused(model, step, idata):
     x, logp = as_table(model, idata, "array")
     with pytest.raises(ValueError, match="no constant; the worst is"):
         sample(model, step, evaluations=(x, 3.0 * logp))
     with pytest.raises(ValueError, match=r"variables \['z'\]; wanted are"):
         sample(model, step, evaluations=({"z": x}, logp))
+
+
+@pytest.mark.parametrize("space", ["unconstrained", "model"])
+def test_columns_of_different_lengths_and_of_none_are_refused(model, step, idata, space):
+    columns, logp = as_table(model, idata, space)
+    n = len(logp)
+    with pytest.raises(ValueError, match=rf"one row for each of the {n} log densities; .*'a': {n - 1}, 'b': {n}"):
+        known_points((columns | {"a": columns["a"][1:]}, logp), model, step.density)
+    with pytest.raises(ValueError, match=r"one row for each of the 0 log densities; .*'a': 0, 'b': 0"):
+        known_points(({name: column[:0] for name, column in columns.items()}, logp[:0]), model, step.density)
 
 
 @pytest.mark.parametrize("values", [{"x": 1.5}, {"s": -1.0}, {"s": 0.0}])

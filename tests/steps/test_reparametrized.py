@@ -108,6 +108,16 @@ def test_nothing_is_moved_without_unknown_parents_of_this_step():
     assert type(pk.CMAStep([sd], model=model, compile_kwargs=QUICK).density) is LogDensity
 
 
+def test_a_variable_without_elements_is_not_moved():
+    with pm.Model() as model:
+        top = pm.Normal("top")
+        pm.Normal("nothing", top, 1.0, shape=0)
+        step = tester.begin(pk.AdaptiveMetropolisStep(compile_kwargs=QUICK))
+    points, _ = drive(step, model.initial_point(), 20)
+    assert points[-1]["nothing"].shape == (0,)
+    assert len(np.unique(tester.values(points, "top"))) > 1
+
+
 def test_a_black_box_is_not_asked_where_a_prior_is():
     box = BlackBox(lambda x: np.asarray(2.0 * x))
     with pm.Model() as model:

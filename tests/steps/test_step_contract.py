@@ -171,6 +171,17 @@ def test_points_keep_order_shape_and_dtype_and_are_not_written_to_again(case):
             np.testing.assert_array_equal(value, then[name])
 
 
+def test_an_initial_point_of_integers_makes_no_integers():
+    """Neither of the step's own variables nor of another step's, whose density it would be at a rounded point."""
+    model = tester.pair()
+    step = begin(pk.AdaptiveMetropolisStep([model["b"]], model=model, initial_point={"a": 0, "b": [1, 2]}))
+    points, _ = drive(step, {"a": np.array(0.7), "b": np.array([1.0, 2.0])}, 20)
+    assert {point["b"].dtype for point in points} == {np.dtype(float)}
+    assert np.any(points[-1]["b"] % 1.0 != 0.0)
+    after, _ = step.step({**points[-1], "a": np.array(-0.4)})
+    assert step.log_density == pytest.approx(float(model.compile_logp()(after)), rel=1e-12)
+
+
 @every_step
 def test_drivers_memory_may_be_overwritten(case):
     """PyMC's workers hand out views of shared memory and write the next point into them."""

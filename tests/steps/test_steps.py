@@ -46,6 +46,34 @@ def test_the_rest_of_a_mixed_model_gets_other_steps(case):
     assert (idata["sample_stats"]["nonfinite"] == 0).all()
 
 
+def test_data_that_are_listed_twice_are_taken_out():
+    """PyMC 5.28's ``sample_posterior_predictive`` does it; ``list.append`` adds to one model's, not to its parent's."""
+    with pm.Model() as outer, pm.Model(name="inner") as model:
+        y = pm.Normal("y", pm.Normal("x"), observed=0.5)
+        for listed in (outer.observed_RVs, model.observed_RVs):
+            list.append(listed, y)
+        step = pk.AdaptiveMetropolisStep(**QUICK)
+    assert list(outer.observed_RVs) == list(model.observed_RVs) == [y]
+    list.append(model.observed_RVs, y)  # a step that was built before
+    point, _ = begin(step).step(model.initial_point())
+    x = float(point["inner::x"])
+    assert step.log_density == pytest.approx(-0.5 * x**2 - 0.5 * (x - 0.5) ** 2 - np.log(2.0 * np.pi), rel=1e-12)
+
+
+@pytest.mark.parametrize("length", [2, 4])
+def test_data_of_another_length_need_a_new_step(length):
+    with pm.Model(coords={"place": range(3)}) as model:
+        data = pm.Data("data", np.zeros(3), dims="place")
+        pm.Normal("y", pm.Normal("x", dims="place"), observed=data, dims="place")
+        step = pk.KamiltonianStep(learn="all", **QUICK)
+        pm.set_data({"data": np.zeros(length)}, coords={"place": range(length)})
+    said = rf"x had shape \(3,\) and has \({length},\)\. After pm\.set_data .* build a new step"
+    with pytest.raises(SamplingError, match=said):
+        begin(step).step(model.initial_point())
+    with pytest.raises(SamplingError, match=said):
+        pk.sample(model=model, step=step, progressbar=False)
+
+
 # --- automatic assignment --------------------------------------------------------------------
 
 
