@@ -545,7 +545,7 @@ def test_points_of_another_mode_are_asked_the_last_first_and_then_a_surrogate_is
             continue
         assert proposal.log_q_ratio == -math.inf  # nothing goes there by this
         asked.append(proposal.position)
-        outcome = Outcome(chain[-1], 0.0, proposal, 1.0, 0.0, False, outputs=np.zeros(2))
+        outcome = Outcome(chain[-1], 0.0, proposal, -10.0, 0.0, False, outputs=np.zeros(2))
         state = sampler.learn(rng, state, outcome)
     np.testing.assert_array_equal(asked, places[: -most - 1 : -1])
     assert sampler.due(state)[1]
@@ -562,6 +562,20 @@ def test_points_of_another_mode_are_asked_the_last_first_and_then_a_surrogate_is
     assert (learn._reference(toy, state.learning) == far).all(axis=1).any()
     middles = sampler._middles(state, np.tile(chain[0], (30, 1)))
     assert len(middles) == 30 + 2 * most
+
+
+def test_the_surrogate_is_wanted_where_points_are_as_high_as_draws_beyond_them():
+    rng = np.random.default_rng(1)
+    toy, states = Toy(), np.clip(rng.standard_normal((100, 4)), -2.0, 2.0)
+    along, low, within = np.full(4, 3.0), np.full(4, -3.0), np.zeros(4)
+    evaluated = evaluations.table(np.array([along, low, within]), np.array([-1.0, -50.0, 0.0]))
+    chain, heights = history.empty(4), history.empty(1)
+    for height, x in zip(-np.linspace(0.0, 9.0, 100), states, strict=True):
+        chain, heights = history.append(chain, x), history.append(heights, np.array([height]))
+    learning = SimpleNamespace(evaluated=evaluated, chain=chain, chain_log_densities=heights, moves=100, elsewhere=())
+    wanted = learn._reference(toy, learning)
+    assert len(wanted) == 50 + 1  # the later half of the states, and one more
+    np.testing.assert_array_equal(wanted[-1], toy.places(along, np.zeros(4))[0])
 
 
 def test_after_a_peak_every_fit_is_careful(monkeypatch):
