@@ -112,7 +112,8 @@ def test_what_was_learned_on_the_way_and_where_looks_begin_come_into_it():
     turns = 2.0 * math.pi * np.array([0.0, -5.0, 4.0, 7.0, 11.0])
     angles = 20.0 + np.array([0.1, -0.1, 0.1, -0.1, 0.0])
     known = table(np.column_stack([angles + turns, np.zeros(5)]), [-1.0, -2.0, -2.0, -1.0, -math.inf])
-    _, learned = life._enclose(known_points.begin(life.rng, known, x, 0.0))
+    checked = known_points.begin(life.rng, known, x, 0.0)._replace(found=(-1.0,) * known_points.CHECKED)
+    _, learned = life._enclose(checked)
     np.testing.assert_allclose(learned["evaluated"].positions[:, 0], angles[:4])
     assert learned["factor"][0, 0] == pytest.approx(0.1)
 
