@@ -212,4 +212,5 @@ def main(
             print(az.summary(runs[0].idata, var_names=["mean", "spread", "half", "sigma"]).to_string())
             console.print()
             console.print(compare(runs, "Patients' posterior"))
-    console.print(f"\n{time.perf_counter() - start:.0f} seconds on {min(cores, len(classes))} cores.")
+    used = min(cores, len(classes))
+    console.print(f"\n{time.perf_counter() - start:.0f} seconds on {used} core{'s' * (used > 1)}.")

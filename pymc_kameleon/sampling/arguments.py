@@ -69,6 +69,8 @@ def check_control_variates(density: LogDensity) -> None:
 
 def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     """The step, or the default one; refused where it learns nothing that chains could share."""
+    if taken := {"chain", "draw"} & {v.name for v in model.unobserved_RVs}:
+        raise ValueError(f"The model has a variable named {min(taken)}, as ArviZ names a dimension: rename it.")
     if step is None:
         step = KamiltonianStep(model=model)
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):

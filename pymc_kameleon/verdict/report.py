@@ -467,7 +467,7 @@ def _unseen(attributes: dict[str, Any], noise_sd: float) -> Iterator[str]:
     if "step" in attributes:
         if not attributes.get("looked", True):
             options = "arrival=False, evaluations=" + ", initvals=" * ("factors" in attributes)
-            why = f"none ends in a short tuning, or begins beside other steps or with {options}"
+            why = f"none has ended in this tuning, or begins beside other steps or with {options}"
             yield f"No climb has looked for other modes: {'none begins under noise' if noise_sd else why}."
         yield "The chains learned alone: a mode that none of them has come to is missing from all, and from R-hat."
     elif "evaluations" in attributes:

@@ -29,6 +29,13 @@ QUICK = {"mode": "FAST_COMPILE"}
 DEFAULT = None  # a user's
 
 
+def named(name):
+    """A model of one variable, of that name."""
+    with pm.Model() as made:
+        pm.Normal(name)
+    return made
+
+
 class Row(NamedTuple):
     """What the user writes, and what does it: ``call`` returns the warnings; without an ``error`` it works."""
 
@@ -323,6 +330,8 @@ VARIABLES = [
     Row("a model with observed variables only", lambda: AM(model=model_of(lambda: pm.Normal("y", observed=1.0))), ValueError, "No free random variables to sample"),
     Row("a model with discrete variables only", lambda: AM(model=model_of(poisson)), ValueError, "found no continuous variable to sample"),
     Row("a step outside of a model", AM, TypeError, "No model on context stack"),
+    Row("pk.sample() of a variable named chain", lambda: pk.sample(model=named("chain")), ValueError,
+        "The model has a variable named chain, as ArviZ names a dimension: rename it"),
     Row("pk.sample(model=5)", lambda: pk.sample(model=5), ValueError, "model must be a Model or None, got 5"),
     Row("initial_point without y", lambda: AM(model=model(), initial_point={"x": np.zeros(2)}), ValueError, "initial_point has no y; it has x"),
     Row("initial_point with y of shape (3,)", lambda: AM(model=model(), initial_point={"x": np.zeros(2), "y": np.zeros(3)}), ValueError,

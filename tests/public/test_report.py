@@ -152,7 +152,7 @@ SAID = {
     ),
     "a step of whose chains none has looked": (
         {"statistics": LEARNED | {"other_mode": math.nan}},
-        ["No climb has looked for other modes: none ends in a short tuning"],
+        ["No climb has looked for other modes: none has ended in this tuning"],
         ["of the mode that these chains are in"],
     ),
     "a step that a chain was too short to judge": (

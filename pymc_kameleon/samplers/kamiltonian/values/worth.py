@@ -121,7 +121,8 @@ def try_arms(rng, dynamics: Dynamics, choice: Choice = CHEAP, patience=(1, 1)) -
     n = len(choice.arms)
     times, gradients = np.full(n, np.inf), np.full(n, np.inf)
     archive = dynamics.archive
-    centre, spread = archive.mean(axis=0), archive.std(axis=0) + 1e-300
+    spread = archive.std(axis=0)
+    centre, spread = archive.mean(axis=0), np.where(spread > 0.0, spread, 1.0)  # one state may be all of it
     for k, (arm, length) in enumerate(zip(choice.arms, choice.lengths, strict=True)):
         states, gradients[k] = free_chains(rng, dynamics, arm, patience[0] * length, choice.chains * patience[1])
         states = (states - centre) / spread

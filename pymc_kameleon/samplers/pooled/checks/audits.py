@@ -66,7 +66,7 @@ class Free:
         within = self.surrogate.distances(archive) < self.farthest
         found = np.empty((CHAINS, DRAWS, archive.shape[1]))
         for chain in found:
-            z = archive[rng.choice(np.flatnonzero(within))]
+            z = archive[rng.choice(np.flatnonzero(within) if within.any() else len(archive))]
             for k in range(-BURN, DRAWS):
                 z, x = self.surrogate.run(rng, z)
                 if k >= 0:
