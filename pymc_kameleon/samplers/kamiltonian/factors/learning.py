@@ -169,9 +169,10 @@ def _reference(known: Known, learning: Learning) -> np.ndarray | None:
 def _beyond(learning: Learning, own: np.ndarray) -> np.ndarray:
     """Evaluated points that are as high as the chain's ``own`` states (n, d), and outside of their range.
 
-    Along a ridge a polynomial that does without them is thousands of nats too low, and chains never go there: a dose
-    response of four unknowns, seven of eight runs usable: sds .79 to 1.08 of the right ones, means up to .15 sds off;
-    with these .93 to 1.03, and .07. Hierarchies, 46 runs: 1.02 times the effective draws, none below .7.
+    Along a ridge a polynomial that does without them is thousands of nats too low, and chains seldom go there: of a
+    dose response with four unknowns (``tests/steps/test_ridge.py``), sixteen runs, sds were .79 to 1.09 of the right
+    ones, but for one with an R-hat of 1.1; with these .90 to 1.03, but for one of 1.06. Hierarchies, 46 runs: 1.02
+    times the effective draws, none below .7.
     """
     evaluated, m = learning.evaluated, learning.chain.size
     least = np.quantile(learning.chain_log_densities.buffer[m - len(own) : m, 0], 0.02)
