@@ -56,7 +56,7 @@ def family(idata: Any) -> np.ndarray:
     -------
     ndarray of str, shape (chains, draws)
         Of the statistic ``surrogate``: "none" before the first fit, "factors" where black boxes are learned one by one,
-        "own" for a family that is not of the default library.
+        "own" for a family that is not of the default library (after ``pk.sample`` its name).
 
     Raises
     ------

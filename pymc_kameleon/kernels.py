@@ -15,7 +15,7 @@ import scipy
 
 @runtime_checkable
 class Kernel(Protocol):
-    """What a kernel is: subclass nothing, provide these three.
+    """What a kernel is: subclass nothing, provide a ``name`` and these three.
 
     Methods
     -------
@@ -322,7 +322,7 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
     ValueError
         For an unknown name, listing the known ones.
     TypeError
-        For an object that lacks ``value`` or ``gradient``, naming what is missing.
+        For an object that lacks ``value``, ``gradient`` or ``frequencies``, naming what is missing.
     """
     if isinstance(kernel, str):
         if kernel not in _NAMED:

@@ -75,9 +75,11 @@ class AdaptiveMetropolis(Sampler):
         Probability of a move N(x, (0.1^2 / d) I) instead (Roberts & Rosenthal, 2009, who take 0.05), in [0, 1).
         Default 0.
     scale : float, optional
-        The overall scale, positive, or where its adaptation starts. Default 2.38 / sqrt(d).
+        The overall scale, positive, or where its adaptation starts; with "window" and "learned" only after an arrival,
+        since the coordinate-wise phase ends with d^-1/2. Default 2.38 / sqrt(d).
     initial_scale : float or ndarray of shape (d,)
         Proposal sd, positive, with which the coordinate-wise phase starts; it spans six orders of magnitude either way.
+        Without effect after an arrival, which has found the units.
         With "identity" and "recursive" the initial covariance is its square where it is given as an array. Default 0.1.
     learn_from_values : bool
         With "window": extend the covariance along axes that the log density's values at all points proposed say to be

@@ -156,8 +156,10 @@ def sample(
     TypeError
         For arguments that there are not, and for values of the wrong type.
     ValueError
-        For options that contradict each other, models that have other than continuous variables, and evaluations of
-        another log density.
+        For options that contradict each other, models that have other than continuous variables, evaluations of
+        another log density, and a checkpoint of another run, or of one that has spent more.
+    FileExistsError
+        If ``checkpoint`` is a file.
     pymc.exceptions.SamplingError
         If the log density is finite neither at the initial point nor at any start, nor at draws of the prior
         (unless ``initvals`` gives points), or the evaluations end before the first draw.

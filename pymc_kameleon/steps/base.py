@@ -76,7 +76,7 @@ class KernelStep(BlockedStep):
     rng : numpy.random.Generator or seed, optional
         ``pm.sample`` replaces it, chain by chain, from ``random_seed``.
     initial_point : dict, optional
-        Gives the variables' shapes. Default: ``model.initial_point()``.
+        Gives the variables' shapes; chains that begin there jump to starts of their own. Default: the model's.
     compile_kwargs : dict, optional
         For ``pymc.pytensorf.compile``, e.g. ``{"mode": "NUMBA"}``. Default: the fastest that works.
     blocked : bool
@@ -90,14 +90,14 @@ class KernelStep(BlockedStep):
         at random, in each draw.
     arrival : bool
         Whether the first tuning draws (move "arrival") bring the chain from where it starts to the typical set, see
-        :mod:`pymc_kameleon.samplers.arrival.phase`; at most 60 d + 300 + 2 d^2, and 0.4 ``tune`` where that is given. A
-        chain that is at the model's initial point first jumps to an over-dispersed start of its own, so that R-hat can
-        tell whether chains from different starts agree. Default True, False with ``preset="paper"``. Only the jump
-        where the log density is noisy, black boxes are learned one by one or other steps move variables of the model.
+        :mod:`pymc_kameleon.samplers.arrival.phase`; at most 60 d + 300 + 2 d^2, and 0.4 ``tune`` where that is given;
+        one tuning draw of max(3, d // 3) then climbs from draws of the prior, to look for other modes. A chain that is
+        at ``initial_point`` first jumps to an over-dispersed start of its own, so that R-hat can tell whether chains
+        from different starts agree. Default True, False with ``preset="paper"``. Only the jump where the log density is
+        noisy, black boxes are learned one by one or other steps move variables of the model.
     learning_draws : int, optional
-        Learn from so many tuning draws, at least 1, and be frozen from then on, however long tuning goes on: what the
-        step keeps of them, some 8 d + 250 bytes a draw, is bounded, and given back then. A step that takes ``tune=``
-        should get the same number there. Default: learn from all tuning draws.
+        Learn from so many tuning draws, at least 1, and be frozen from then on, which bounds what the step keeps, some
+        8 d + 250 bytes a draw; ``tune=`` should get the same number. Default: learn from all tuning draws.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets.
     parametrization : {"auto", "model"}, optional
@@ -109,7 +109,8 @@ class KernelStep(BlockedStep):
     schedule : {"harmonic", "root"} or callable, optional
         Of the adaptive walk, Kameleon, FastKameleon, "lite" and "finite" only. While tuning, once there is something
         learned: the probability p_t of learning it anew after the t-th draw (the papers' algorithms 1), 1 / t, t^-1/2
-        or a function of t. Default: at growing intervals, as often as p_t = 10 / t on average.
+        or a function of t. Default: at growing intervals, on average as often as p_t = 10 / t (Kameleon, FastKameleon),
+        5 / t (the walk) or 2 / t ("lite" and "finite").
     screen : int
         Of Kameleon, FastKameleon and the mixture only. k: most draws are the end of k transitions of this step's own
         kernel on a surrogate of the log density, learned from every value seen while tuning, tested with one evaluation
@@ -124,7 +125,7 @@ class KernelStep(BlockedStep):
     ValueError
         For discrete variables, for variables without a single element, and for options outside their domain.
     TypeError
-        For an option that the algorithm does not have, and for values of the wrong type.
+        For an option that the algorithm does not have, and for values of the wrong type (ValueError for some).
     RuntimeError
         On a free-threaded Python that runs without its global interpreter lock.
     pymc.exceptions.SamplingError

@@ -61,7 +61,9 @@ class KamiltonianStep(KernelStep):
         likelihood of most of the unknowns, learn those, one by one, and take the rest from the model's graph;
         elsewhere all but normal priors, random walks and data about what is linear, whose scales are unknowns, and
         those scales' HalfNormal, Exponential, Gamma and InverseGamma priors; see docs/hierarchical.md. Where there are
-        such, a climb ends after 12 max(d, 8) evaluations, as soon as it does not rise. "all": the whole log density.
+        such, a climb ends after 12 max(d, 8) evaluations, as soon as it does not rise. The log density is learned
+        as a whole, too, with any option of pk.Values but ``tune``, ``correlation=`` or ``refresh_blocks=``, where it is
+        noisy, beside other steps, and of more than 20,000 outputs. "all": the whole log density.
     preset : {None, "paper"}
         "paper", with "lite" and "finite": one lengthscale, no base density, the parameters' own units, leapfrog steps
         of U[0.01, 0.1] (1 to 10 of them and 1000 points with "lite"; 10 to 100, 2000 points, 2000 features and the

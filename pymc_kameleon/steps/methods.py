@@ -32,8 +32,8 @@ class AdaptiveMetropolisStep(KernelStep):
     schedule : {"harmonic", "root"} or callable, optional
         While tuning. With "recursive" the step gamma_t, below 1, by which the t-th draw moves mean, covariance and log
         scale (Andrieu & Thoms, 2008, algorithm 4): 1 / t, t^-1/2 or a function of t. Default: 1 / t with a fixed scale
-        (Haario et al., 2001), else t^-0.6. With "window" the probability of learning the covariance anew; default: at
-        growing intervals.
+        (Haario et al., 2001), else t^-0.6, the log scale by 2 (m + 2)^-0.6 after m moves. With "window" the probability
+        of learning the covariance anew; default: at growing intervals.
 
     Notes
     -----
@@ -77,7 +77,8 @@ class KameleonStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": the covariance gamma^2 I + nu^2 M H M^T in the parameters' own units with gamma = 0.2, the median
-        heuristic, a random subsample, and no other moves. Options given besides it win.
+        heuristic, a random subsample, and no other moves. The first 500 draws are N(x, gamma^2 I); nu starts at
+        2.38 / sqrt(d). Options given besides it win.
     proposal : {"full", "pca"}
         "full" (default): the whole local covariance. "pca": along one kernel principal direction at a time (appendix
         C), which mixes worse; see :mod:`pymc_kameleon.samplers.kameleon.pca`.
@@ -138,7 +139,8 @@ class FastKameleonStep(KernelStep):
     preset : {None, "paper"}
         "paper": the dissertation's covariance gamma^2 I + eta^2 J^T C J in the parameters' own units with
         gamma = 0.5, the median heuristic, the whole history, eta from a trial run of 1000 local moves, and no other
-        moves. Options given besides it win.
+        moves. The first 1000 draws are N(x, gamma^2 I): with ``tune=1000`` eta stays at 2.38 / sqrt(d), the trial run
+        is over with 2000. Options given besides it win.
 
     Notes
     -----
@@ -266,7 +268,7 @@ class CMAStep(KernelStep):
     ----------
     preset : {None, "paper"}
         "paper": from the identity and sigma 1, at constant rates, by acceptances, without a search for the units, as
-        Khoury (2018, table 5.1) has it. Options given besides it win.
+        Khoury (2018) has it: constants of table 5.1, sigma of the code. Options given besides it win.
 
     Notes
     -----

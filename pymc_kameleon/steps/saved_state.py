@@ -92,7 +92,12 @@ def load_state(step: KernelStep, path: str | os.PathLike) -> dict[str, np.ndarra
     ------
     ValueError
         If the file is not a sampling state or damaged, or is of another version of the package, or of another step,
-        other variables, shapes or options, or of another log density: it is evaluated once, where it is not noisy.
+        other variables, shapes or options (functions by their names alone), or of another log density: it is evaluated
+        once, where it is not noisy.
+    TypeError
+        If ``step`` is not a step of this package.
+    FileNotFoundError
+        If there is no such file.
 
     Examples
     --------

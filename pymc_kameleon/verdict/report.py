@@ -51,7 +51,7 @@ def report(idata: Any, model: Any = None) -> str:
     Raises
     ------
     ValueError
-        If there are fewer than two chains or ten draws of each.
+        If there is no posterior, fewer than two chains or ten draws of each, or nothing finite that varies.
     """
     posterior = group(idata, "posterior")
     if posterior is None:

@@ -77,7 +77,7 @@ class GaussianMixture(Sampler):
     Parameters
     ----------
     n_history : int
-        Largest size of the evenly thinned history that the mixture is fitted to. Default 1000.
+        Largest size of the evenly thinned history that the mixture is fitted to, 20 or more. Default 1000.
     max_components : int
         Largest mixture that cross-validation may choose, positive. Default 16.
     shares : tuple of 4 floats

@@ -64,8 +64,8 @@ class FastKameleon(LocalMoves):
     Parameters
     ----------
     n_features : int
-        Number D of random features, positive; the cost of a draw grows with it. Default 300; the dissertation finds 50
-        to 350 best.
+        Number D of random features, positive, and even with "sincos"; the cost of a draw grows with it. Default 300;
+        the dissertation finds 50 to 350 best.
     kernel : str or Kernel
         Any shift-invariant kernel with a spectral sampler: "gaussian" (default), "laplacian", "matern32", "matern52",
         "inverse_multiquadric", "sinc", "sinc_squared", ``Matern(nu)``, ``CustomKernel(..., frequencies=...)``.

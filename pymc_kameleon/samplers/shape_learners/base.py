@@ -41,7 +41,7 @@ class ShapeLearner(Sampler):
     ----------
     initial_scale : ndarray of shape (d,), optional
         Scales of the coordinates at the start, positive, to within a dozen orders of magnitude where ``sweeps`` are
-        made. Default: ones.
+        made. Default: what the arrival found; ones where there is none.
     diminishing : bool
         Let the rates diminish. Default True; False is the published algorithm, which does not have the right stationary
         distribution unless it is frozen.
@@ -49,8 +49,8 @@ class ShapeLearner(Sampler):
         What the size learns from: the acceptance probability (default), or whether the proposal was accepted (the
         paper's).
     sweeps : int
-        Moves of every coordinate by itself in the beginning, which find the units, 0 or more. Default 20; the paper has
-        none.
+        Moves of every coordinate by itself in the beginning, which find the units, 0 or more; none after an arrival,
+        unless ``initial_scale`` is given. Default 20; the paper has none.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. The sweeps take at most a fifth of it.
     """

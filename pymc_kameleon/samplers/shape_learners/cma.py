@@ -44,7 +44,8 @@ class CMA(ShapeLearner):
     target_accept : float
         Acceptance probability that sigma is tuned to, in (0, 1). Default 2/11 (Igel et al., 2006).
     rate_factor : float
-        Multiplies the published rates 1 / (1 + d/2) of log sigma and 2 / (d^2 + 6) of C, positive. Default 1.
+        Multiplies the published rates 1 / (1 + d/2) of log sigma and 2 / (d^2 + 6) of C, positive and below
+        (d^2 + 6) / 2. Default 1.
     """
 
     presets: ClassVar[dict] = {"paper": PAPER}

@@ -40,6 +40,8 @@ class NoisyLogLikelihood(RNGConsumerOp):
         lowered by one factor.
         Whatever else evaluates the model takes N as given, :func:`pymc_kameleon.sample` included. Not together with
         ``auxiliary_shape``. Default: the estimator's own business.
+    inplace : bool
+        PyTensor's, which sets it while it compiles.
 
     Raises
     ------

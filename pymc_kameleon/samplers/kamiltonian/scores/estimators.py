@@ -49,7 +49,7 @@ class FiniteKamiltonian(ScoreKamiltonian):
     Parameters
     ----------
     n_features : int
-        Random features D, positive. Default 300.
+        Random features D, positive and even. Default 300.
     kernel : str or Kernel
         Any with a spectral sampler, see :mod:`pymc_kameleon.kernels`. Default "gaussian".
     online : bool

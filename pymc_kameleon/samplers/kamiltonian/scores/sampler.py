@@ -140,7 +140,8 @@ class ScoreKamiltonian(SurrogateSampler):
     whiten : bool
         Learn coordinates; False, the paper's, are the parameters' own. Default True.
     n_leapfrog : int or (int, int)
-        Number of leapfrog steps, positive, or the range from which it is drawn. Default (1, 20); the paper's (1, 10).
+        Number of leapfrog steps, positive, or the range from which it is drawn. Default (1, 20); the paper's (1, 10)
+        for "lite" on Glass, ``preset="paper"`` of "finite" has (10, 100).
     step_size : float or (float, float), optional
         A fixed mean, positive, or a range to draw from (the paper's (0.01, 0.1)). Default: tuned.
     target_accept : float
@@ -162,8 +163,8 @@ class ScoreKamiltonian(SurrogateSampler):
     first_fit : int, optional
         Draws before the first fit, 0 or more. Default max(500, 50 d).
     initial_scale : float or ndarray of shape (d,)
-        Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
-        way. Default 0.1.
+        Proposal sd, positive, with which the coordinate-wise cold start begins, where no arrival has found the units;
+        it spans six orders of magnitude either way. Default 0.1.
     tune : int, optional
         Length of tuning, if known: give it what ``pm.sample`` gets. No surrogate is fitted in its last 15 %.
 

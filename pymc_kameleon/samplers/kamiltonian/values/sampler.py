@@ -62,16 +62,17 @@ class ValueKamiltonian(SurrogateSampler):
         then at 85 % of it; the rest judges the surrogate. Otherwise refits come as the
         evaluations grow by ``growth``, after surprises, and when tuning ends if much was learned since the last.
     library : tuple of Family
-        Feature families to choose from by held-out error. Default
-        ``pymc_kameleon.surrogates.values.library.LIBRARY``.
+        Feature families to choose from by held-out error, beside the quadratic, which is always one of them, and the
+        only one where it is good enough. Default ``pymc_kameleon.surrogates.values.library.LIBRARY``.
     growth : float
-        Refit whenever the number of evaluations has grown by this factor, above 1. Default 1.35, in ``pk.sample`` 1.15.
+        Refit whenever the number of evaluations has grown by this factor, above 1. Default 1.35; ``pk.sample`` takes
+        1.15 for it.
     companion_share : float
         Share of the tuning draws for two chains at inverse temperatures 0.5 and 1 + 0.8 / d, which show the surrogate
         tails and necks, in [0, 1). Default 0.25.
     initial_scale : float or ndarray of shape (d,)
-        Proposal sd, positive, with which the coordinate-wise cold start begins; it spans six orders of magnitude either
-        way. Default 0.1.
+        Proposal sd, positive, with which the coordinate-wise cold start begins, where no arrival has found the units;
+        it spans six orders of magnitude either way. Default 0.1.
 
     Raises
     ------
