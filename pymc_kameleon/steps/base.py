@@ -109,8 +109,7 @@ class KernelStep(BlockedStep):
     schedule : {"harmonic", "root"} or callable, optional
         Of the adaptive walk, Kameleon, FastKameleon, "lite" and "finite" only. While tuning, once there is something
         learned: the probability p_t of learning it anew after the t-th draw (the papers' algorithms 1), 1 / t, t^-1/2
-        or a function of t. Default: at growing intervals, on average as often as p_t = 10 / t (Kameleon, FastKameleon),
-        5 / t (the walk) or 2 / t ("lite" and "finite").
+        or a function of t. Default: growing intervals, some 10 / t (both Kameleons), 5 / t (walk), 2 / t ("lite" ...).
     screen : int
         Of Kameleon, FastKameleon and the mixture only. k: most draws are the end of k transitions of this step's own
         kernel on a surrogate of the log density, learned from every value seen while tuning, tested with one evaluation
