@@ -90,7 +90,9 @@ class Checkpoint:
             self.seed, self.fixed = fresh if seed is None else seed, fixed
             stored = {**header, "format": FORMAT, "fixed": fixed, "seed": self.seed}
             _write(file, json.dumps(stored, indent=1))
-        self.rounds = _rounds(self.path, self.dim, self.outputs)
+        self.rounds, end = _rounds(self.path, self.dim, self.outputs)
+        with (self.path / ROUNDS).open("ab") as f:
+            f.truncate(end)
         self.replayed = 0
 
     def check_budget(self, most: int | None, longest: int) -> None:
@@ -201,7 +203,7 @@ def load(path: str | PathLike[str]) -> Evaluations:
         raise FileNotFoundError(f"there is no run in {path}: no file {HEADER}.")
     header = _read(file)  # whatever made it: nothing is compared
     dim, outputs = int(header["dim"]), int(header.get("outputs", 0))
-    rounds = _rounds(file.parent, dim, outputs)
+    rounds, _ = _rounds(file.parent, dim, outputs)
     if not rounds:
         return empty(dim, outputs)
     number = np.repeat(np.arange(len(rounds)), [len(r) for r in rounds])
@@ -211,7 +213,10 @@ def load(path: str | PathLike[str]) -> Evaluations:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return json.loads(file.read_text())
+        header = json.loads(file.read_text())
+        if not isinstance(header, dict) or not {"dim", "seed"} <= header.keys():
+            raise ValueError("it has no dim and seed")
+        return header
     except ValueError as error:
         raise ValueError(
             f"{file} is damaged ({error}). The evaluations are in {ROUNDS} beside it: keep a copy of that, delete "
@@ -219,20 +224,17 @@ def _read(file: Path) -> dict[str, Any]:
         ) from error
 
 
-def _rounds(path: Path, dim: int, outputs: int) -> list[np.ndarray]:
-    """Complete rounds, arrays of shape (points, 1 + d + 1 + outputs); the rest of the file is cut off."""
+def _rounds(path: Path, dim: int, outputs: int) -> tuple[list[np.ndarray], int]:
+    """Complete rounds, arrays of shape (points, 1 + d + 1 + outputs), and at which byte of the file they end."""
     file, width = path / ROUNDS, dim + 2 + outputs
-    file.touch()
-    data = file.read_bytes()
+    data = file.read_bytes() if file.exists() else b""
     rows = np.frombuffer(data[: len(data) // (8 * width) * 8 * width], "<f8").reshape(-1, width)
     rounds, row = [], 0
     while row < len(rows) and 1 <= rows[row, 0] <= len(rows) - row:
         size = int(rows[row, 0])
         rounds.append(rows[row : row + size])
         row += size
-    with file.open("r+b") as f:
-        f.truncate(8 * width * row)
-    return rounds
+    return rounds, 8 * width * row
 
 
 def _compare(path: Path, stored: dict[str, Any], header: dict[str, Any]) -> None:

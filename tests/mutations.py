@@ -33,6 +33,19 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = [
+    # --- data that somebody sets between two draws ---
+    Mutation("steps/log_density", "if begins or not was or all(map(is_, self._seen, was))", "if True or not was or all(map(is_, self._seen, was))",
+             "the log density of other data is kept", "test_changed_data.py"),
+    Mutation("steps/log_density", "        if self.noisy:\n            raise SamplingError(OTHER_DATA)", "        if False:\n            raise SamplingError(OTHER_DATA)",
+             "an estimate of other data is made anew at the chain's point", "test_changed_data.py"),
+    Mutation("steps/log_density", "or all(map(_is_same, self._seen, was)):", "or False:",
+             "the same data set again are evaluated again", "test_changed_data.py"),
+    Mutation("steps/hierarchies/reparametrized_density", "self._data = [cell for cell in self._data if cell not in self._centring]", "pass",
+             "a coordinate's centring is taken for data", "test_reparametrized.py"),
+    Mutation("steps/hierarchies/reparametrized_density", "and pytensor_internals.is_plain(v) for v in variables", "for v in variables",
+             "variables with named dimensions are raveled as tensors", "test_log_density.py"),
+    Mutation("verdict/report", "._replace(hidden=hidden, stuck=stuck)", "._replace(hidden=hidden)",
+             "an unknown that never moved is usable", "test_report.py"),
     # --- coordinates of a hierarchy, of the steps without a gradient ---
     Mutation("steps/hierarchies/reparametrized_density", "change = ((origin - share) * log_scale)", "change = ((share - origin) * log_scale)",
              "the Jacobian the wrong way round", "test_reparametrized.py"),
@@ -530,7 +543,7 @@ MUTATIONS = [
     Mutation("steps/options", "    if preset is not None and preset not in presets:", "    if False:", "any preset is taken", "test_bad_input.py test_presets.py -k 'preset or said'"),
     Mutation("samplers/seam", 'count(int(name == "tune"), ', "count(0, ", "tune=0 is an option", "test_bad_input.py"),
     Mutation("steps/options", "    if missing:\n", "    if False:\n", "an initial point without a variable", "test_bad_input.py"),
-    Mutation("steps/base", "if moved or before.position is None or not", "if before.position is None or not",
+    Mutation("steps/log_density", "return moved or begins", "return begins",
              "what another step moved goes unseen", "test_steps.py test_step_contract.py -k 'next_to or beside or other or moved'"),
     Mutation("steps/base", "        self.evaluations += 1\n        if auxiliary:", "        self.evaluations += 2\n        if auxiliary:",
              "evaluations are counted twice", "test_arrival.py -k evaluations_and_moves"),

@@ -9,6 +9,7 @@ import logging
 import math
 import sys
 from contextlib import suppress
+from copy import deepcopy
 from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_type_hints
@@ -46,7 +47,7 @@ COUNT: tuple[Any, list] = (np.int32, [])
 # puts equal names into one statistic with an axis more (``lp`` with zeros in it), which ArviZ's plots do not expect.
 NUTS_HAS = {
     "model_logp": "lp", "tree_size": "n_steps",
-    **{name: name for name in ("step_size", "energy_error", "diverging")},
+    **{name: name for name in ("step_size", "energy_error", "diverging", "accepted")},
 }  # fmt: skip
 
 
@@ -309,6 +310,7 @@ class KernelStep(BlockedStep):
         BlockedStep.sampling_state.fset(self, state)
         self._frozen_stats = None
 
+    __copy__ = deepcopy  # PyMC's population sampler copies a step for every chain
     life_state = _passed_on("life.state", "Everything that changes in the chain's life.")
     others = _passed_on("density.others", "The other steps' variables, as the log density has them.")
     noise = _passed_on("density.noise", "States of the log density's generators.")
@@ -320,9 +322,7 @@ class KernelStep(BlockedStep):
     # -- a chain ------------------------------------------------------------------------------
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
-        """Begin a chain (PyMC >= 6.3). ``tune`` and ``draws`` are not used: older versions do not tell them, and the
-        same seed is to give the same draws everywhere.
-        """
+        """Begin a chain (PyMC >= 6.3); a seed gives the same draws as in older versions, which tell no ``tune``."""
         self.set_rng(rng)
 
     def set_rng(self, rng: Any) -> None:
@@ -365,9 +365,9 @@ class KernelStep(BlockedStep):
         life, density = self.life, self.density
         if life.state.tuning_draws == self.learning_draws and life.state.tune:
             self.stop_tuning()
-        moved, before = density.has_others and density.follow(point), life.here
+        moved, before = density.changed(point, self.position is None), life.here
         x = density.ravel(point)
-        if moved or before.position is None or not density.is_at(x, before.position):
+        if moved or not density.is_at(x, before.position):
             begins_elsewhere = self._restart(point, x)
             before = life.here
             # what comes back from u differs in the last digits, and an angle may be in another period

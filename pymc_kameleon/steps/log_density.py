@@ -8,11 +8,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from operator import is_
 from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pymc.exceptions import SamplingError
 from pymc.pytensorf import join_nonshared_inputs, make_shared_replacements
 from pymc.util import get_state_from_generator, random_generator_from_state
 from pytensor.graph.replace import clone_replace
@@ -25,6 +27,10 @@ from pymc_kameleon.steps.pytensor_internals import Cell
 
 _log = logging.getLogger("pymc.kameleon")
 NOWHERE = (None, None, 0.0)
+OTHER_DATA = (
+    "the model's data changed between two draws of a chain, and its likelihood is an estimate: what was estimated of "
+    "other data cannot be kept. Let what changes be a variable of the model, sampled by this step, too."
+)
 
 
 def _held(cells: str, read: Callable, write: Callable, kind: type) -> Any:
@@ -65,6 +71,17 @@ def unaltered(evaluate: Callable, x: np.ndarray) -> Any:
     )
 
 
+def _all_of(value) -> bytes:
+    """All that a shared input's value is."""
+    array = np.asarray(value)  # an object is a sparse matrix
+    kind = f"{array.dtype} {array.shape} ".encode()
+    return kind + (pickle.dumps(value) if array.dtype.hasobject else array.tobytes())
+
+
+def _is_same(value, other) -> bool:
+    return value is other or _all_of(value) == _all_of(other)
+
+
 class LogDensity:
     """log p of the model as a function of the raveled values of ``vars``, the other variables held at shared values.
 
@@ -96,6 +113,8 @@ class LogDensity:
     _auxiliary: Sequence[Cell] = ()
     _work: Sequence[Cell] = ()
     _noise: Sequence[Cell] = ()
+    _data: Sequence[Cell] = ()  # what the user may set: pm.set_data
+    _seen: Sequence[Any] = ()  # their values at the last draw
     _evaluate: Any = None
     _is_tried = False  # whether it has been evaluated, and its argument has not been altered
     _explain: Any = None
@@ -130,6 +149,8 @@ class LogDensity:
         )
         self._noise = [cell for cell in own if isinstance(cell.variable.type, RandomType)]
         self._given = [cell for cell in own if cell not in self._noise and cell not in self._work]
+        held = [*self._auxiliary, *(cell for cells in self._others.values() for cell in cells)]
+        self._data = [cell for cell in self._given if cell not in held]
         self.given_work = self.work
 
     def _cells_of(self, shared):
@@ -245,6 +266,25 @@ class LogDensity:
                 moved = True
         return moved
 
+    def changed(self, point: dict[str, np.ndarray], begins: bool) -> bool:
+        """Whether the log density is another than at the last draw of the chain: other steps have moved their
+        variables, which are taken over, or somebody has set the model's data (a callback, a step that imputes).
+
+        Raises
+        ------
+        pymc.exceptions.SamplingError
+            If the data of a noisy log density are other than at the chain's last draw: what was estimated of those
+            data cannot be kept.
+        """
+        moved, was = self.follow(point), self._seen
+        self._seen = [cell.value for cell in self._data]
+        # exactness hangs on it: both ends of an acceptance ratio are of one log density
+        if begins or not was or all(map(is_, self._seen, was)) or all(map(_is_same, self._seen, was)):
+            return moved or begins
+        if self.noisy:
+            raise SamplingError(OTHER_DATA)
+        return True
+
     @property
     def others(self) -> dict[str, np.ndarray]:
         """The other variables' values as the log density has them now; can be given to ``follow``."""
@@ -258,10 +298,7 @@ class LogDensity:
         """16 bytes for all that the log density depends on beside noise: ``x``, other variables, the model's data."""
         digest = hashlib.blake2b(x.tobytes(), digest_size=16)
         for cell in self._given:
-            value = np.asarray(cell.value)
-            digest.update(f"{value.dtype} {value.shape} ".encode())
-            # an object is a sparse matrix
-            digest.update(pickle.dumps(cell.value) if value.dtype.hasobject else np.ascontiguousarray(value).data)
+            digest.update(_all_of(cell.value))
         return digest.digest()
 
     @property
@@ -296,7 +333,7 @@ class LogDensity:
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip
-        return {**self.__dict__, "_evaluate": None, "_is_tried": False, "_explain": None, "_last": NOWHERE}
+        return {**self.__dict__, "_evaluate": None, "_is_tried": False, "_explain": None, "_last": NOWHERE, "_seen": ()}
 
 
 def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):

@@ -33,6 +33,7 @@ from pytensor.link.utils import raise_with_op
 from pytensor.tensor import subtensor
 from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type import TensorType
 
 try:
     from pytensor.tensor.random.utils import custom_rng_deepcopy as copy_generator
@@ -252,6 +253,11 @@ def _containers(function) -> list | None:
     except (AttributeError, IndexError, TypeError, ValueError):
         return None
     return found
+
+
+def is_plain(variable) -> bool:
+    """Whether it is a tensor without named dimensions (of ``pymc.dims``), which the graphs made here are of."""
+    return isinstance(variable.type, TensorType)
 
 
 def says_object_mode(warning) -> bool:

@@ -124,7 +124,8 @@ def load_state(step: KernelStep, path: str | os.PathLike) -> dict[str, np.ndarra
     except Exception:
         step.sampling_state = before
         raise
-    return step.density.update(dict(step.others), step.position)
+    point = step.density.update(dict(step.others), step.position)
+    return {v.name: point[v.name] for v in step.model.value_vars}  # PyMC 6 takes a point by its order
 
 
 def _verify(step, path):

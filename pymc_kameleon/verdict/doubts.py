@@ -41,6 +41,7 @@ class Found(NamedTuple):
     # what the model says to have no mean (Pareto k 1) or sd; of k inf where the posterior is improper
     endless: tuple[Worst, ...] = ()
     hidden: str = ""  # Ops that seem to draw random numbers that no step knows of
+    stuck: Sequence[str] = ()  # unknowns that are the same in every draw of every chain
 
 
 def find(
@@ -92,6 +93,8 @@ def in_short(found: Found) -> Iterator[str]:
         yield f"{found.hidden} seems to draw random numbers that no step knows of"
     if found.biased:
         yield f"{found.biased} is noisy, and these steps draw from another distribution"
+    if found.stuck:
+        yield f"{listed(found.stuck)} never moved"
     if "ends_elsewhere" in found.attributes:
         yield f"a climb ended where no draws are, at {found.attributes['ends_elsewhere']}"
     if "other_mode" in found.attributes:
@@ -123,6 +126,12 @@ def in_full(found: Found) -> Iterator[str]:
             f"No step of pymc_kameleon made these draws. Other steps estimate {found.biased} anew at every draw, and "
             "what they sample is too wide, however well it converges: pm.sample(step=pk.KamiltonianStep()) is exact "
             "where the estimate of the likelihood, not of its logarithm, is unbiased."
+        )
+    if found.stuck:
+        yield (
+            f"The same in every draw of every chain: {listed(found.stuck)}. The step that samples it has rejected all "
+            "that it proposed, and the other draws are given that one value: see its acceptance, begin elsewhere "
+            "(initvals=), or let one step sample all variables."
         )
     if found.endless:
         yield (

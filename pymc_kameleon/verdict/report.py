@@ -70,7 +70,7 @@ def report(idata: Any, model: Any = None) -> str:
     if "evaluations" not in attributes:  # pm.sample's
         attributes |= of_steps.known(idata)
     groups = attributes.get("groups")
-    # a deterministic that is a constant says nothing
+    derived = attributes.get("derived", "").split(", ") if model is None else [v.name for v in model.deterministics]
     elements = convergence.elements(plain(posterior))
     finite = {name: x for name, x in elements.items() if np.isfinite(x).all()}
     moving = {name: x for name, x in finite.items() if np.ptp(x) > 0.0}
@@ -79,6 +79,11 @@ def report(idata: Any, model: Any = None) -> str:
         raise ValueError("report finds nothing to judge: no variable of the posterior has finite draws that differ.")
     whole = {name for name, values in posterior.data_vars.items() if values.dtype.kind in "iub"}
     still = [name for name in elements if name not in moving and name.split("[")[0] in whole]
+    # an element of an unknown may be a constant (of a correlation matrix), and so may a deterministic
+    may_stand = {*whole, *derived, *(name.split("[")[0] for name in (*moving, *broken))}
+    stuck = [name for name in finite if name.split("[")[0] not in may_stand]
+    if model is None and "derived" not in attributes:  # one may be a deterministic
+        still, stuck = [*still, *stuck], []
     across = {name: x for name, x in moving.items() if directions.lies_across(x)}
     moving |= {name: directions.unrolled(x) for name, x in across.items()}
     names, draws = list(moving), np.stack(list(moving.values()), axis=2)
@@ -89,12 +94,11 @@ def report(idata: Any, model: Any = None) -> str:
     noisy = attributes.get("noisy", "") if model is None else noisy_names(model)
     hidden = attributes.get("hidden_noise", "") if model is None else hidden_names(model)
     bounded = attributes.get("bounded", "").split(", ") if model is None else bounded_names(model)
-    derived = attributes.get("derived", "").split(", ") if model is None else [v.name for v in model.deterministics]
     noise_sd = of_steps.noise_sd(idata)
     doubted = doubts.find(
         idata, attributes, names, draws, judged, None if ends is None else np.ravel(ends), noisy, bounded
     )
-    doubted = doubts.without(doubted, derived)._replace(hidden=hidden)
+    doubted = doubts.without(doubted, derived)._replace(hidden=hidden, stuck=stuck)
     if model is not None and not noisy:
         doubted = doubted._replace(
             endless=tuple(doubts.Worst(n, k, t) for n, t, k in endless.tails(model, plain(posterior)))
@@ -184,7 +188,7 @@ def _agreement(judged: convergence.Judgement, rhat: doubts.Worst, ess: doubts.Wo
 
 
 def _standing_still(names: list[str]) -> str:
-    """Of integers that no chain has changed."""
+    """Of what no chain has changed, integers or what nobody says to be an unknown."""
     if not names:
         return ""
     return (
@@ -205,6 +209,11 @@ def _noise(idata: Any, noisy: str, noise_sd: float) -> Iterator[str]:
         f"The noise of {noisy or 'the log density'} had a standard deviation of {noise_sd:.2g} late in tuning, "
         f"in the noisiest chain ({low} to {high} is best){f'; work is {work} in the chains' if work else ''}."
     )
+    if any(str(name).endswith("_lp") for name in found):  # a step of this package, and others
+        yield (
+            f"Other steps drew some of the variables: where {noisy or 'the log density'} depends on those, they are "
+            "right only if pseudo_marginal.step_beside_noise made the step."
+        )
 
 
 def _surrogate(attributes: dict[str, Any], judged: convergence.Judgement, noisy: str) -> Iterator[str]:

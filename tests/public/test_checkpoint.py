@@ -1,5 +1,6 @@
 """A killed run goes on with the same bits, wherever it was killed, and nothing is evaluated twice but one point."""
 
+import itertools
 import json
 import math
 import os
@@ -121,11 +122,20 @@ def test_its_evaluations_can_be_had(finished, undisturbed):
     assert json.loads((finished / "run.json").read_text())["seed"] == 7
 
 
+def test_reading_changes_nothing(finished):
+    """The run may still be going, and its last round half written."""
+    rounds = finished / "rounds.f8"
+    rounds.write_bytes(rounds.read_bytes()[:-8])
+    before = rounds.read_bytes()
+    assert checkpoint.load(finished).size * 8 * 5 < len(before)
+    assert rounds.read_bytes() == before
+
+
 def test_a_damaged_header_is_named_and_can_be_made_anew(finished, undisturbed):
     header = finished / "run.json"
     whole = header.read_text()
-    header.write_text(whole[: len(whole) // 2])
-    for read in (opened, checkpoint.load):
+    for left, read in itertools.product((whole[: len(whole) // 2], "{}", "[]"), (opened, checkpoint.load)):
+        header.write_text(left)
         with pytest.raises(ValueError, match=r"run\.json is damaged .* keep a copy of that, delete run\.json"):
             read(finished)
     header.unlink()

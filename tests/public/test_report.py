@@ -245,6 +245,9 @@ def test_two_steps_on_one_noisy_model_have_their_noise_told():
         both = np.stack([np.full(made["sample_stats"]["accept"].shape, v) for v in (value, math.nan)], axis=2)
         made["sample_stats"][name] = (("chain", "draw", f"{name}_dim"), np.nan_to_num(both, nan=value / 2))
     assert "had a standard deviation of 1.3 late in tuning" in pk.report(made, noisy_model())
+    assert "Other steps drew some of the variables" not in pk.report(made, noisy_model())
+    put(made, kameleon_lp=0.0)
+    assert "Other steps drew some of the variables: where estimate depends on those" in pk.report(made, noisy_model())
 
 
 @pytest.mark.parametrize(("failed", "moves", "wall"), [(16, 326, False), (160, 3260, True), (30, 326, True)])
@@ -279,6 +282,22 @@ def test_a_generator_that_no_step_knows_of_is_not_usable():
         assert "NoisyLogLikelihood" in text
         assert "To try next" not in text
     assert pk.report(run(), noisy_model()).startswith(USABLE)  # its generator is a step's own
+
+
+def test_an_unknown_that_never_moved_is_not_usable():
+    """Where all chains begin at one point, R-hat says nothing of a step that never accepts."""
+    with pm.Model() as model:
+        pm.Normal("mu"), pm.Normal("theta", shape=2)
+        pm.Deterministic("constant", pm.Normal("stuck") * 0.0)
+    made = run()
+    for name in ("stuck", "constant"):
+        made["posterior"][name] = made["posterior"]["mu"] * 0.0 + 1.5
+    text = pk.report(made, model)
+    assert text.startswith("Not usable: stuck never moved.")
+    assert "The same in every draw of every chain: stuck. " in text
+    del made["posterior"]["stuck"]
+    assert pk.report(made, model).startswith(USABLE)
+    assert ", but for constant." in pk.report(made).splitlines()[0]  # nobody says what it is
 
 
 def test_nine_draws_are_not_judged():
@@ -742,7 +761,9 @@ def test_an_integer_that_no_chain_has_changed_is_not_judged(kind):
     text = pk.report(found)
     assert "but for z" in text.splitlines()[0]
     assert "The same in every draw: z. Nothing here tells whether the chains could have changed that" in text
-    found["posterior"]["z"] = ("chain", "draw"), np.ones(shape)  # a deterministic
+    found["posterior"]["z"] = ("chain", "draw"), np.ones(shape)  # a deterministic, or an unknown that stands still
+    assert "but for z" in pk.report(found)
+    found["posterior"].attrs["derived"] = "z"
     assert "but for z" not in pk.report(found)
 
 

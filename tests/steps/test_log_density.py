@@ -13,10 +13,11 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+import pymc_kameleon as pk
 from pymc_kameleon.steps import log_density
 from pymc_kameleon.steps.log_density import LogDensity, compile_log_density
 from tests import step_tester as tester
-from tests.step_tester import NO_BLAS, Counter, minus_half_square
+from tests.step_tester import NO_BLAS, Counter, minus_half_square, run
 from tests.support.hierarchies import BlackBox
 
 pytestmark = NO_BLAS
@@ -323,6 +324,17 @@ def test_variables_with_dims_are_summed_as_pymc_sums_them():
         mu = dims.Normal("mu")
         dims.Normal("theta", mu, 1.0, dims=("group",))
     assert density(model)(np.arange(4.0)) == pymcs_own(model, {"mu": 0.0, "theta": np.array([1.0, 2.0, 3.0])})
+
+
+@pytest.mark.parametrize("kind", [pk.KameleonStep, pk.FastKameleonStep, pk.KamiltonianStep])
+def test_a_hierarchy_beside_variables_with_dims(kind):
+    dims = pytest.importorskip("pymc.dims")
+    with pm.Model(coords={"group": range(3)}) as model:
+        dims.Normal("beside", 0.0, 1.0, dims=("group",))
+        pm.Normal("theta", pm.Normal("mu"), pm.HalfNormal("scale"), dims="group")
+        step = kind(compile_kwargs={"mode": "FAST_COMPILE"})
+    points, [*_, last] = run(step, 5, tune=20)
+    assert last["model_logp"] == pytest.approx(pymcs_own(model, points[-1]), rel=1e-12)
 
 
 @pytest.mark.parametrize("by", [2.0, -1.0])

@@ -387,7 +387,7 @@ def test_a_swap_takes_over_the_noise_with_the_estimate(swap):
 
     for _ in range(900):
         point, [stat] = step.step(point)
-        swaps += stat["move"] == "swap" and bool(stat["accepted"])
+        swaps += stat["move"] == "swap" and bool(stat.get("accepted", stat.get("kamiltonian_accepted")))
         assert_consistent(step.position, step.log_density, step.life.here.noise)
         companions = step.algorithm_state.learning.companions
         for x, y, noise in zip(*companions, strict=True):

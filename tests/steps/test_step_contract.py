@@ -123,7 +123,7 @@ def test_options_are_described_alike_in_every_process():
 
 
 @every_step
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda s: cloudpickle.loads(cloudpickle.dumps(s))])
 def test_a_copy_is_independent(case, copied):
     model = tester.switch()
     step = begin(make(case, model, [model["x"]]))

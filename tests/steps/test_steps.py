@@ -349,7 +349,7 @@ def test_noisy_estimate_is_kept_when_another_step_moves():
         point, [stat] = step.step(point)
         rest = -np.log(2 * np.pi) - 0.5 * (point["a"] ** 2 + (point["b"] - point["a"]) ** 2)
         assert stat[f"{step.name}_lp"] - step.life.here.noise[0] == pytest.approx(float(rest), rel=1e-9)
-        if i and not stat["accepted"]:
+        if i and not stat[f"{step.name}_accepted"]:
             assert (step.life.here.noise[0] == kept) == (stat["move"] != "renewal")
             assert float(point["a"]) == a_before
 
@@ -435,12 +435,19 @@ def test_statistics_of_the_same_name_have_the_type_of_pymcs(step):
     """PyMC refuses to sample two steps whose statistics share a name and not a type; ``bool`` is not ``np.bool_``."""
     ours = step.stats_dtypes_shapes
     assert not set(ours) & RENAMED_BY_PYMC
-    for other in (pm.NUTS, pm.HamiltonianMC, pm.Metropolis, pm.Slice):
-        names = set(ours) & set(other.stats_dtypes_shapes) - set(NUTS_HAS)  # which are renamed there
-        if other is pm.HamiltonianMC:  # its ``accepted`` is bool, Metropolis' is float64: nobody can stand next to both
-            names -= {"accepted"}
-        for name in names:
+    for other in (pm.NUTS, pm.HamiltonianMC, pm.Metropolis, pm.Slice, pm.DEMetropolis, pm.DEMetropolisZ):
+        for name in set(ours) & set(other.stats_dtypes_shapes) - set(NUTS_HAS):  # which are renamed there
             assert ours[name][0] is other.stats_dtypes_shapes[name][0], (other, name)
+
+
+@pytest.mark.parametrize("other", [pm.HamiltonianMC, pm.Metropolis])
+def test_beside_a_step_of_pymcs(other):
+    """One calls ``accepted`` a bool, the other a float: beside either it has the step's name."""
+    with pm.Model():
+        x, y = pm.Normal("x"), pm.Normal("y")
+        steps = [pk.KameleonStep([x], **QUICK), other([y], **QUICK)]
+        idata = pm.sample(5, tune=5, step=steps, chains=2, cores=1, progressbar=False, compute_convergence_checks=False)
+    assert set(np.unique(idata["sample_stats"]["kameleon_accepted"])) <= {0.0, 1.0}
 
 
 # --- progress and messages -------------------------------------------------------------------

@@ -86,7 +86,7 @@ class FactoredDensity(LogDensity):
         self.suspects = hidden_generators([total])
         self._function = compile_log_density([v], [total, *outputs], compile_kwargs)
         self._function.trust_input = True
-        self._given = pytensor_internals.cells(self._function)
+        self._given = self._data = pytensor_internals.cells(self._function)
         shapes = self._shapes(cut)
         self.probes = 0
         factors = self._factors(cut, model, initial_point, counts(shapes))

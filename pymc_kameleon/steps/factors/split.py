@@ -28,7 +28,7 @@ from pymc_kameleon.steps.hierarchies.coordinates import Coordinates
 from pymc_kameleon.steps.log_density import compile_for_numba
 from pymc_kameleon.steps.noise.noisy_factors import all_factors
 from pymc_kameleon.steps.prior_scale import finite_or_zero, look_at_prior
-from pymc_kameleon.steps.pytensor_internals import callable_from_numba, compile_strictly
+from pymc_kameleon.steps.pytensor_internals import callable_from_numba, compile_strictly, is_plain
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 
@@ -66,6 +66,8 @@ class Cut:
             raise Unsplittable("other steps sample some of the model's variables")
         if pytensor.config.floatX != "float64":
             raise Unsplittable("PyTensor computes in single precision")
+        if not all(map(is_plain, variables)):
+            raise Unsplittable("variables of it are of pymc.dims")
         self.coordinates = Coordinates(model, variables, point, noncentred)
         factors = all_factors(model)
         terms = dict(zip([f.name for f in factors], without_copies(model.logp(factors, sum=False)), strict=True))

@@ -13,6 +13,7 @@ from pymc_kameleon.steps.factors.factored_density import FactoredDensity
 from pymc_kameleon.steps.factors.probe import WIDEST
 from pymc_kameleon.steps.factors.split import Cut
 from pymc_kameleon.steps.noise.noisy_factors import factors_of, names
+from pymc_kameleon.steps.pytensor_internals import is_plain
 from pymc_kameleon.surrogates.factors.layout import Layout
 
 _log = logging.getLogger("pymc.kameleon")
@@ -100,6 +101,8 @@ def say_whole(model, reason: str) -> None:
 def boxes_of(model) -> int:
     """How many black boxes there are in the log density of a model."""
     terms = {factor.name: term for factor, term, _ in factors_of(model)}
+    if not all(map(is_plain, model.value_vars)):  # nobody can tell
+        return 0
     try:
         return len(distinct(find_boxes(terms, model.value_vars)))
     except Unsplittable:

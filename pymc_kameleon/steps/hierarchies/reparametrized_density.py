@@ -39,6 +39,7 @@ class ReparametrizedDensity(LogDensity):
         moved, variables = _moved(model, coordinates, centring), [v for v, *_ in coordinates.layout]
         super().__init__(moved, variables, initial_point, compile_kwargs, own_auxiliary)
         self._centring = self._cells_of(centring)
+        self._data = [cell for cell in self._data if cell not in self._centring]
         self._share = start
         self._places = pytensor_internals.compile_strictly(
             *coordinates.places(), on_unused_input="ignore", **dict(compile_kwargs or {})
@@ -188,7 +189,8 @@ def movable_coordinates(model: pm.Model, variables: list, point: dict, of_all: b
     says where it is, which would have to be asked twice a draw, nor below the third level. In single precision nothing
     is, nor where there are more than twenty such variables: a hierarchy is written as arrays.
     """
-    if pytensor.config.floatX != "float64" or any(v.dtype != "float64" for v in variables):
+    moves = [v.dtype == "float64" and pytensor_internals.is_plain(v) for v in variables]
+    if pytensor.config.floatX != "float64" or not all(moves):
         return None
     coordinates = Coordinates(model, variables, point)
     levels: dict = {}
