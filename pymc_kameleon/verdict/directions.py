@@ -4,7 +4,7 @@ As numbers such draws are two far clusters: their mean is of neither, and their 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def unrolled(x: np.ndarray) -> np.ndarray:
     return centre + (x - centre + math.pi) % (2.0 * math.pi) - math.pi
 
 
-def listed(each: list[str]) -> str:
+def listed(each: Sequence[str]) -> str:
     """The first of them, in a sentence."""
     return ", ".join(each[:5]) + (", ..." if len(each) > 5 else "")
 
