@@ -276,6 +276,8 @@ class LogDensity:
             If the data of a noisy log density are other than at the chain's last draw: what was estimated of those
             data cannot be kept.
         """
+        if not (self._others or self._data):  # at every draw
+            return begins
         moved, was = self.follow(point), self._seen
         self._seen = [cell.value for cell in self._data]
         # exactness hangs on it: both ends of an acceptance ratio are of one log density
