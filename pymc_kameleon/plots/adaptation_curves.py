@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_kameleon.plots import panels
 from pymc_kameleon.steps.pooled_trace import group
+from pymc_kameleon.verdict.of_steps import spacing
 
 WINDOW = 100  # draws, of the running mean of the acceptance probability
 FEW = 4  # chains that get colours of their own
@@ -67,7 +68,7 @@ def adaptation(idata: Any, *, figsize: tuple[float, float] | None = None, ax: An
     >>> idata = pm.sample(step=step, discard_tuned_samples=False)  # doctest: +SKIP
     >>> pk.plots.adaptation(idata)  # doctest: +SKIP
     """
-    found, tuning = _statistics(idata)
+    found, tuning, every = _statistics(idata)
     curves = [(c, name) for c in CURVES if (name := next((n for n in c.names if n in found), ""))]
     if not curves:
         raise ValueError(
@@ -75,7 +76,7 @@ def adaptation(idata: Any, *, figsize: tuple[float, float] | None = None, ax: An
         )
     _, axes, new = panels.panels((len(curves), 1), (7.0, 1.35 * len(curves) + 0.6), figsize, ax, sharex=True)
     for axis, (curve, name) in zip(axes[:, 0], curves, strict=True):
-        _draw(axis, curve, found[name])
+        _draw(axis, curve, found[name], every)
         if tuning:
             axis.axvline(tuning, color="black", lw=0.9, ls="--")
     axes[-1, 0].set_xlabel("draw, tuning included")
@@ -86,34 +87,46 @@ def adaptation(idata: Any, *, figsize: tuple[float, float] | None = None, ax: An
     return axes[:, 0]
 
 
-def _statistics(source: Any) -> tuple[dict[str, np.ndarray], int]:
-    """Every statistic, (chain, draw), tuning first; and how many draws of tuning there are (0: not known)."""
+def _statistics(source: Any) -> tuple[dict[str, np.ndarray], int, int]:
+    """Every statistic, (chain, draw), tuning first; how many draws tuning took (0: not known), and which of them are
+    kept: every such one.
+    """
     if isinstance(source, Sequence) and source and all(isinstance(row, dict) for row in source):
-        return _with_moves({n: np.array([[row[n] for row in source]]) for n in source[0]}), 0
+        return _with_moves({n: np.array([[row[n] for row in source]]) for n in source[0]}), 0, 1
     warmup, after = group(source, "warmup_sample_stats"), group(source, "sample_stats")
     if warmup is None or after is None:
         raise ValueError(
             "There are no statistics of tuning draws: sample with discard_tuned_samples=False, which keeps them."
         )
     both = [n for n in warmup.data_vars if n in after]
-    found = {str(n): np.concatenate([_of_first_step(part[n]) for part in (warmup, after)], axis=1) for n in both}
-    return _with_moves(found), warmup.sizes["draw"]
+    step, every = _first_step(warmup), spacing(warmup["draw"].values)
+    found = {str(n): np.concatenate([_of_step(part[n], step) for part in (warmup, after)], axis=1) for n in both}
+    return _with_moves(found), every * warmup.sizes["draw"], every
 
 
 def _with_moves(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Whether a draw was made by a surrogate, for a step that has one."""
     if "refits" in found and "move" in found:
-        made = np.vectorize(lambda move: move.startswith(("surrogate", "hamiltonian")), otypes=[float])
+        made = np.vectorize(lambda move: move.startswith(("surrogate", "hamiltonian", "jump")), otypes=[float])
         found["surrogate_moves"] = made(found["move"].astype(str))
     return found
 
 
-def _of_first_step(values: Any) -> np.ndarray:
+def _first_step(found: Any) -> int:
+    """The first of several steps whose ``accept`` is a probability; of PyMC's Metropolis it is a ratio."""
+    accept = found.get("accept")
+    if accept is None or accept.ndim == 2:
+        return 0
+    values = np.nan_to_num(accept.transpose("chain", "draw", ...).values)
+    return int(np.argmax((values <= 1.0).all(axis=(0, 1))))
+
+
+def _of_step(values: Any, step: int) -> np.ndarray:
     values = values.transpose("chain", "draw", ...).values
-    return values if values.ndim == 2 else values[:, :, 0]
+    return values if values.ndim == 2 else values[:, :, min(step, values.shape[2] - 1)]
 
 
-def _draw(axis: Any, curve: Curve, values: np.ndarray) -> None:
+def _draw(axis: Any, curve: Curve, values: np.ndarray, every: int) -> None:
     values = np.asarray(values, dtype=float)
     if curve.averaged:
         values = np.array([running_mean(row) for row in values])
@@ -123,7 +136,7 @@ def _draw(axis: Any, curve: Curve, values: np.ndarray) -> None:
     few = len(values) <= FEW
     for k, row in enumerate(values):
         colour = panels.COLOURS[k if few else 0]
-        axis.plot(np.arange(1, len(row) + 1), row, lw=0.9, color=colour, alpha=0.9 if few else 0.35)
+        axis.plot(every * np.arange(1, len(row) + 1), row, lw=0.9, color=colour, alpha=0.9 if few else 0.35)
     axis.set_ylabel(curve.label, fontsize=panels.SMALL)
     if curve.scale == "log" and np.isfinite(values).any():
         _in_decades(axis, values[np.isfinite(values)])
@@ -134,19 +147,26 @@ def _draw(axis: Any, curve: Curve, values: np.ndarray) -> None:
 
 
 def _in_decades(axis: Any, values: np.ndarray) -> None:
-    """A logarithmic axis over one decade at least, whose labels are powers of ten alone."""
-    from matplotlib.ticker import NullFormatter
+    """A logarithmic axis over one decade at least, whose labels are powers of ten, and 2 and 5 where those are few."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     low, high = np.log10(values.min()), np.log10(values.max())
     spare = max(0.1, 0.55 * (1.2 - (high - low)))
     axis.set_yscale("log")
     axis.set_ylim(10.0 ** (low - spare), 10.0 ** (high + spare))
-    axis.yaxis.set_minor_formatter(NullFormatter())
+    if high - low + 2.0 * spare > 1.5:
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axis.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.yaxis.set_minor_formatter(FormatStrFormatter("%g"))
 
 
 def running_mean(x: np.ndarray) -> np.ndarray:
     """Mean of the last ``WINDOW`` values, or of all so far, shape as ``x`` (n,)."""
-    total = np.concatenate([[0.0], np.cumsum(x)])
+    known = np.isfinite(x)
+    total, count = (np.concatenate([[0.0], np.cumsum(v)]) for v in (np.where(known, x, 0.0), known))
     n = np.arange(1, len(x) + 1)
     start = np.maximum(0, n - WINDOW)
-    return (total[n] - total[start]) / (n - start)
+    with np.errstate(invalid="ignore"):  # none so far
+        return (total[n] - total[start]) / (count[n] - count[start])

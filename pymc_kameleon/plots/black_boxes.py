@@ -1,5 +1,6 @@
 """What a step has learned of a model's black boxes, drawn: each over its own inputs."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -53,7 +54,7 @@ def draw(
         for i, axis in enumerate(line[: len(row.labels)]):
             _draw_panel(axis, row, i)
         what = "log likelihood" if row.added else "outputs"
-        line[0].set_ylabel(f"{row.name}: {what}")
+        line[0].set_ylabel(textwrap.fill(f"{row.name}: {what}", 24), fontsize=shared.SMALL)
         line[0].set_title(f"held-out error {row.error:.2g} nats", loc="left", fontsize="small")
     more = (
         "Along each input, the others where the cross is; ticks: past states of the chain; shaded: where the emulator "

@@ -176,7 +176,7 @@ def _draw_curve(
                 transform=axis.get_xaxis_transform(),
             )  # fmt: skip
     axis.set(xlim=grid[[0, -1]], ylim=(lowest, -0.05 * edges[-1]), xlabel=scene.labels[c])
-    axis.set_ylabel(f"nats below the top of {'f' if scene.whole else 'its marginal'}")
+    axis.set_ylabel(f"nats below the top\nof {'f' if scene.whole else 'its marginal'}")
     return axes, new
 
 

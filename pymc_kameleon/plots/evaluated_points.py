@@ -20,8 +20,19 @@ KINDS = {
     "start": ("start",),
     "climb to the posterior": ("arrival", "search", "climb", "explore"),
     "random walk": ("walk", "short", "long", "differential", "ray", "global", "coordinate", "local"),
-    "surrogate": ("surrogate", "hamiltonian", "screened"),
-    "to teach the surrogate": ("companion", "design", "elsewhere", "probe", "refresh", "renewal", "swap"),
+    "surrogate": ("surrogate", "hamiltonian", "screened", "jump"),
+    "to teach or check the surrogate": (
+        "companion",
+        "design",
+        "elsewhere",
+        "probe",
+        "audit",
+        "look",
+        "between",
+        "refresh",
+        "renewal",
+        "swap",
+    ),
 }
 OTHER = "other"
 OPEN = ("o", "^", "s", "v")  # markers that are drawn as outlines

@@ -58,8 +58,10 @@ def _draws(
     idata: Any, layout: Layout, model: pm.Model | None, where: str, statistics: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws (n, d) and their log densities (n,)."""
-    found = group(group(idata, statistics), "lp")
-    if found is None or found.ndim != 2:
+    stats = group(idata, statistics)
+    found = group(stats, "lp")
+    # beside a step of this package, which then has a name of its own for it, ``lp`` is NUTS'
+    if found is None or found.ndim != 2 or any(str(name).endswith("_lp") for name in stats):
         raise ValueError(
             f"There are no log densities to fit a surrogate to: {statistics} has no statistic lp of one step. "
             "Sample with one step for all variables, or give a step that has sampled in this process."

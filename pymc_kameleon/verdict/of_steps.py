@@ -1,5 +1,6 @@
 """What the statistics that ``pm.sample`` keeps tell of the step that made the draws, and of what it learned."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def known(idata: Any) -> dict[str, Any]:
         told["looked"] = bool(np.isfinite(found).any())
         masses = np.nan_to_num(found).max(axis=1)
         if masses.any():
-            told |= {"other_mode": float(masses.max()), "other_mode_of": int(masses.argmax())}
+            of = statistics["chain"].values[masses.argmax()]
+            told |= {"other_mode": float(masses.max()), "other_mode_of": int(of)}
     if "residual_sd" not in statistics or statistics["residual_sd"].ndim != 2:  # of several steps
         return told
     families = family(idata)[:, -1]
@@ -46,3 +48,31 @@ def noise_sd(idata: Any) -> float:
     """Of the noisiest chain's log density, as tuning measured it; 0 where it is exact, or nothing is known."""
     statistics = idata["sample_stats"]
     return float(np.nan_to_num(statistics["noise_sd"].values).max()) if "noise_sd" in statistics else 0.0
+
+
+def groups(posterior: Any, stored: Any) -> list[int] | None:
+    """Who began together, of the chains that are left; None of several runs' chains, and where nobody says."""
+    at, began = posterior["chain"].values, np.ravel([] if stored is None else stored)
+    known = at.dtype.kind in "iu" and len(np.unique(at)) == len(at) and at.min() >= 0 and at.max() < len(began)
+    return [int(g) for g in began[at]] if known else None
+
+
+def spacing(draw: np.ndarray) -> int:
+    """Every which draw is left of a run that was thinned."""
+    return max(1, int(np.median(np.diff(draw)))) if draw.dtype.kind in "iu" else 1
+
+
+def divergences(idata: Any) -> Iterator[str]:
+    """Of this package's steps and of NUTS, which mean other things."""
+    found = idata["sample_stats"]
+    beside = [n for n in found if str(n).endswith("_diverging") and n != "surrogate_diverging"]
+    ours = beside or ["diverging"] * ("diverging" in found and "refits" in found)
+    if diverging := sum(int(found[n].sum()) for n in ours):
+        missed = " that the surrogate misses" if "surrogate" in found else ""
+        trajectories = "trajectory" if diverging == 1 else "trajectories"
+        yield f"{diverging} {trajectories} ended where the log density falls off a cliff{missed}."
+    if "diverging" not in ours and "diverging" in found and (theirs := int(found["diverging"].sum())):
+        yield (
+            f"NUTS had {theirs} divergence{'s' * (theirs > 1)}: where the posterior is narrow draws may be missing, "
+            "and neither R-hat nor effective draws see that. Give it a greater target_accept, or other parameters."
+        )

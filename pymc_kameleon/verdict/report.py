@@ -69,7 +69,7 @@ def report(idata: Any, model: Any = None) -> str:
     attributes = dict(posterior.attrs)
     if "evaluations" not in attributes:  # pm.sample's
         attributes |= of_steps.known(idata)
-    groups = attributes.get("groups")
+    groups = of_steps.groups(posterior, attributes.get("groups"))
     derived = attributes.get("derived", "").split(", ") if model is None else [v.name for v in model.deterministics]
     elements = convergence.elements(plain(posterior))
     finite = {name: x for name, x in elements.items() if np.isfinite(x).all()}
@@ -87,7 +87,7 @@ def report(idata: Any, model: Any = None) -> str:
     across = {name: x for name, x in moving.items() if directions.lies_across(x)}
     moving |= {name: directions.unrolled(x) for name, x in across.items()}
     names, draws = list(moving), np.stack(list(moving.values()), axis=2)
-    judged = convergence.judge(draws, None if groups is None else [int(g) for g in np.ravel(groups)])
+    judged = convergence.judge(draws, groups)
     judged = judged._replace(tail=float(np.fmin.reduce(convergence.of_each("ess", draws, method="tail"))))
     ess, rhat = _worst(names, draws)
     ends = attributes.get("ends") if model is None else finite_ends(model)
@@ -124,13 +124,17 @@ def report(idata: Any, model: Any = None) -> str:
         *_moves(idata, attributes),
         *_modes(idata, attributes, judged),
         *_control_variates(idata),
-        *_chains(idata, names, draws, learned=attributes.get("surrogate") != "none"),
-        *_divergences(idata),
+        *_chains(
+            idata,
+            *_with_means(names, draws, (*doubted.heavy, *doubted.derived)),
+            learned=attributes.get("surrogate") != "none",
+        ),
+        *of_steps.divergences(idata),
         *_advice(
             judged,
             ess,
             attributes,
-            n,
+            n * of_steps.spacing(posterior["draw"].values),
             _wanted(attributes, len(names), model),
             noisy,
             noise_sd,
@@ -165,7 +169,8 @@ def _worst(names: list[str], draws: np.ndarray) -> tuple[doubts.Worst, doubts.Wo
 
 def _cost(attributes: dict[str, Any], judged: convergence.Judgement, ess: doubts.Worst, chains: int, n: int) -> str:
     drawn = f"{n} draws of each of {chains} chains"
-    if "evaluations" not in attributes:
+    of_one = chains <= np.size(attributes.get("groups", range(chains)))  # and not several runs' put together
+    if "evaluations" not in attributes or not of_one:
         return f"There are {drawn}."
     total, tuning = int(attributes["evaluations"]), int(attributes["evaluations_tuning"])
     each = float(attributes["seconds"]) / max(int(attributes["rounds"]), 1)
@@ -254,7 +259,7 @@ def _moves(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         who, rest = "It" if "surrogate" in attributes else "A surrogate", accept[~own]
         others = f"; of the random walk's {rest.mean():.0%}" if rest.size else ""
         yield f"{who} made {own.mean():.0%} of the moves, of which {accept[own].mean():.0%} were accepted{others}."
-    elif attributes.get("step") == "pk.FastKameleonStep()":
+    elif own.size and attributes.get("step") == "pk.FastKameleonStep()":
         yield (
             "No move was screened by a surrogate: more unknowns than one is fitted in, a tuning that ended before, or "
             "screen=0."
@@ -306,29 +311,37 @@ def _chains(idata: Any, names: list[str], draws: np.ndarray, *, learned: bool) -
     share = np.ones(len(means))
     if learned and "share" in statistics:  # of several steps, the least
         share = statistics["share"].values.mean(axis=1).reshape(len(means), -1)
-        if "surrogate" in statistics and (numbers := statistics["surrogate"].values).dtype.kind in "iu":
-            fitted = numbers[:, -1].reshape(len(means), -1) != 0  # 0: "none", it was never learned
+        if "surrogate" in statistics and (families := statistics["surrogate"].values).dtype.kind in "iu":
+            fitted = families[:, -1].reshape(len(means), -1) != 0  # 0: "none", it was never learned
             share = np.where(fitted, share, 1.0) if fitted.shape == share.shape else share
         share = share.min(axis=1)
     strange = np.flatnonzero((share < 0.7) | (z.max(axis=1) > 3.0))
     if len(strange) > max(SHOWN, len(means) // 2):  # there are no others
         yield f"{len(strange)} of {len(means)} chains are far from the others, or stuck: they have not come together."
         return
+    numbers = idata["posterior"]["chain"].values
     for chain in strange[:SHOWN]:
         furthest = int(np.argmax(z[chain]))
         others = np.median(np.delete(means[:, furthest], chain))
-        stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {others:.3g}"
+        stands = f"{names[furthest]} = {means[chain, furthest]:.3g} against {others:.3g} in the others"
         if share[chain] < 0.7:
             yield (
-                f"Chain {chain} spent much of its time where the log density is above the surrogate's, which had at "
-                f"most {share[chain]:.0%} of its moves{f'; {stands} in the others' if z[chain].max() > 1.0 else ''}."
+                f"Chain {numbers[chain]} spent much of its time where the log density is above the surrogate's, which "
+                f"had at most {share[chain]:.0%} of its moves{f'; {stands}' if z[chain].max() > 1.0 else ''}."
             )
         else:
-            yield f"Chain {chain} is elsewhere: {stands} in the others: another mode, or it has not come to them yet."
+            yield f"Chain {numbers[chain]} is elsewhere: {stands}: another mode, or it has not come to them yet."
     if len(strange) > SHOWN:
         more = len(strange) - SHOWN
         are = "is" if more == 1 else "are"
         yield f"Of the {len(means)} chains {more} more {are} where the others are not, or stuck."
+
+
+def _with_means(names: list[str], draws: np.ndarray, heavy: Any) -> tuple[list[str], np.ndarray]:
+    """Without what has heavy tails: one far draw moves a chain's mean."""
+    without = {tail.name for tail in heavy}
+    kept = [k for k, name in enumerate(names) if name not in without] or [*range(len(names))]
+    return [names[k] for k in kept], draws[:, :, kept]
 
 
 def _no_climb(attributes: dict[str, Any]) -> str:
@@ -354,7 +367,9 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
         of = f"{count} of {tried} evaluations"
     elif "nonfinite" in idata["sample_stats"]:
         running = idata["sample_stats"]["nonfinite"].values
-        count, tried = int((running[:, -1] - running[:, 0]).sum()), running.size
+        # of two runs one after the other it begins anew
+        count = int(np.maximum(np.diff(running, axis=1), 0).sum())
+        tried = running.size * of_steps.spacing(idata["sample_stats"]["draw"].values)
         of = f"{count} of the draws' {tried} evaluations"
     else:
         return
@@ -369,14 +384,6 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
             "of those a surrogate learns a few, and its moves end beyond the others. Smooth errors, or a step without "
             "one (pk.AdaptiveMetropolisStep) from initvals near the posterior."
         )
-
-
-def _divergences(idata: Any) -> Iterator[str]:
-    found = idata["sample_stats"]
-    if "diverging" in found and (diverging := int(found["diverging"].sum())):
-        missed = " that the surrogate misses" if "surrogate" in found else ""
-        trajectories = "trajectory" if diverging == 1 else "trajectories"
-        yield f"{diverging} {trajectories} ended where the log density falls off a cliff{missed}."
 
 
 def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:

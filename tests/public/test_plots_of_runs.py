@@ -137,6 +137,9 @@ def test_adaptation_draws_the_statistics_of_tuning_and_after(kameleon):
     by_hand = [accept[max(0, n - 99) : n + 1].mean() for n in range(700)]
     np.testing.assert_allclose(acceptance.lines[1].get_ydata(), by_hand, rtol=1e-10)
     np.testing.assert_allclose(running_mean(accept), by_hand, rtol=1e-10)
+    # of ``pk.sample`` the first draws are without a move
+    known = np.concatenate([[np.nan] * 3, accept])
+    np.testing.assert_allclose(running_mean(known)[3:53], running_mean(accept)[:50], rtol=1e-10)
 
 
 def test_adaptation_of_a_surrogate_from_a_steps_own_rows(tuning):

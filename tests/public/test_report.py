@@ -364,7 +364,7 @@ def test_heavy_tails_are_not_usable_for_means(pooled):
         heavy[name] = text.startswith(f"Not usable: the tails of {name} are heavy")
         assert heavy[name] == ("Medians and intervals are usable" in text)
         assert heavy[name] == (
-            "What has two ends has none: report(idata, model)" in text
+            "What has two ends has none, and of what is computed" in text
         )  # which this run does not know
     assert [name for name, is_heavy in heavy.items() if is_heavy] == ["t2", "t1.2"]
     if pooled:  # between two ends no tail is heavy
@@ -618,6 +618,75 @@ def test_a_chain_that_is_elsewhere_is_named(chains, number):
     stands = re.findall(r"Chain (\d+) is elsewhere: (\S+) = (?:29|30)\S* against -?0\.\d+ in the others", text)
     assert stands == [(str(number), "theta[0]")]
     assert "times the evaluations" in text
+
+
+def part(found, **which):
+    """Of a run what is left by ``sel``."""
+    return Run({name: group.sel(which) for name, group in found.items()})
+
+
+def beside(*runs):
+    """Their chains together, numbered anew."""
+    joined = {name: xarray.concat([r[name] for r in runs], "chain", combine_attrs="override") for name in runs[0]}
+    return Run({n: group.assign_coords(chain=np.arange(group.sizes["chain"])) for n, group in joined.items()})
+
+
+def test_some_chains_of_a_run_and_two_runs_together_are_judged():
+    """Who began together is known of one run's chains alone; IndexError before."""
+    made = run(n=400, chains=16)
+    assert pk.report(part(made, chain=slice(0, 7))).startswith("Usable")
+    assert pk.report(part(made, chain=[2, 9, 11])).startswith("Usable")
+    twice = beside(made, made)
+    assert "There are 400 draws of each of 32 chains." in pk.report(twice)  # whose evaluations nobody has added up
+    assert "evaluations of the log density" not in pk.report(twice)
+
+
+def test_a_chain_has_its_number():
+    made = run(chains=8, shift=30.0, groups=[0] * 8)
+    assert "Chain 5 is elsewhere" in pk.report(part(made, chain=[4, 5, 6, 7]))
+
+
+def test_what_has_no_mean_is_nowhere_else():
+    """The report had just said that its tails are heavy."""
+    made = run(n=400, chains=8)
+    rng = np.random.default_rng(4)
+    made["posterior"]["ratio"] = ("chain", "draw"), rng.standard_t(1.2, size=(8, 400))
+    made["posterior"]["ratio"][3] += 500.0 * (rng.random(400) < 0.2)
+    made["posterior"].attrs["derived"] = "ratio"
+    assert "Of what is computed from the unknowns, tails are heavy: ratio" in pk.report(made)
+    assert "is elsewhere" not in pk.report(made)
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_thinned_run_is_of_as_many_evaluations(every):
+    """The count runs on through draws that are thinned away, and begins anew in the next run."""
+    made = run(n=500, chains=4)
+    for name in ("evaluations", "evaluations_tuning", "rounds", "seconds", "nonfinite"):
+        del made["posterior"].attrs[name]
+    put(made, nonfinite=np.tile(np.arange(500) // 50, (4, 1)))
+    text = pk.report(part(made, draw=slice(None, None, every)))
+    assert "36 of the draws' 2000 evaluations were not finite" in text
+
+
+def test_divergences_of_nuts_are_no_surrogates():
+    made = run(chains=4)
+    put(made, diverging=True)
+    assert "NUTS had 240 divergences: where the posterior is narrow draws may be missing" in pk.report(made)
+    assert "cliff" not in pk.report(made)
+    put(made, kamiltonian_diverging=True, kamiltonian_lp=0.0)  # beside it
+    assert "240 trajectories ended where the log density falls off a cliff" in pk.report(made)
+    assert "NUTS had 240 divergences" in pk.report(made)
+    own = put(run(chains=4), diverging=True, refits=1)
+    assert "240 trajectories ended where" in pk.report(own)
+    assert "NUTS" not in pk.report(own)
+
+
+def test_few_draws_near_an_end_are_no_wall():
+    """Of 200 draws three more lie between the lowest and twice that in one run of eight, whatever the density is."""
+    x = np.concatenate([[0.01, 0.012, 0.015, 0.018, 0.019], np.linspace(0.03, 2.0, 195)])
+    assert not doubts._is_wall(-x, [0.0])
+    more = np.concatenate([np.linspace(0.01, 0.0199, 9), x[5:]])
+    assert doubts._is_wall(-more, [0.0])
 
 
 def test_what_to_try_next_is_in_the_words_of_who_sampled():
