@@ -59,7 +59,7 @@ def groups(posterior: Any, stored: Any) -> list[int] | None:
 
 def spacing(draw: np.ndarray) -> int:
     """Every which draw is left of a run that was thinned."""
-    return max(1, int(np.median(np.diff(draw)))) if draw.dtype.kind in "iu" else 1
+    return max(1, int(np.median(np.diff(draw)))) if draw.dtype.kind in "iu" and len(draw) > 1 else 1
 
 
 def divergences(idata: Any) -> Iterator[str]:

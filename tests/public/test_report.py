@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import pymc_kameleon as pk
-from pymc_kameleon.verdict import convergence, directions, doubts, report
+from pymc_kameleon.verdict import convergence, directions, doubts, of_steps, report
 from tests.support.hierarchies import BlackBox
 
 
@@ -666,6 +666,16 @@ def test_a_thinned_run_is_of_as_many_evaluations(every):
     put(made, nonfinite=np.tile(np.arange(500) // 50, (4, 1)))
     text = pk.report(part(made, draw=slice(None, None, every)))
     assert "36 of the draws' 2000 evaluations were not finite" in text
+
+
+def test_which_draws_are_left():
+    assert [of_steps.spacing(np.array(d)) for d in ([0], [0, 1, 2], [0, 5, 10], [0, 1, 2, 0, 1, 2], [0.5, 1.0])] == [
+        1,
+        1,
+        5,
+        1,
+        1,
+    ]
 
 
 def test_divergences_of_nuts_are_no_surrogates():
