@@ -34,12 +34,13 @@ class Mutation(NamedTuple):
 
 MUTATIONS = [
     # --- data that somebody sets between two draws ---
-    Mutation("steps/log_density", "if begins or not was or all(map(is_, self._seen, was))", "if True or not was or all(map(is_, self._seen, was))",
+    Mutation("steps/log_density", "is_same = begins or not self._seen or self._are_seen(now)", "is_same = True",
              "the log density of other data is kept", "test_changed_data.py"),
-    Mutation("steps/log_density", "        if self.noisy:\n            raise SamplingError(OTHER_DATA)", "        if False:\n            raise SamplingError(OTHER_DATA)",
+    Mutation("steps/log_density", "if self.noisy and not is_same:", "if False:",
              "an estimate of other data is made anew at the chain's point", "test_changed_data.py"),
-    Mutation("steps/log_density", "or all(map(_is_same, self._seen, was)):", "or False:",
+    Mutation("steps/log_density", " or all(map(_is_same, now, self._seen))", "",
              "the same data set again are evaluated again", "test_changed_data.py"),
+    Mutation("steps/log_density", "return _digest(now) == self._seen", "return True", "a state is taken for one of any data", "test_changed_data.py"),
     Mutation("steps/hierarchies/reparametrized_density", "self._data = [cell for cell in self._data if cell not in self._centring]", "pass",
              "a coordinate's centring is taken for data", "test_reparametrized.py"),
     Mutation("steps/hierarchies/reparametrized_density", "and pytensor_internals.is_plain(v) for v in variables", "for v in variables",
@@ -549,7 +550,7 @@ MUTATIONS = [
     Mutation("steps/options", "    if preset is not None and preset not in presets:", "    if False:", "any preset is taken", "test_bad_input.py test_presets.py -k 'preset or said'"),
     Mutation("samplers/seam", 'count(int(name == "tune"), ', "count(0, ", "tune=0 is an option", "test_bad_input.py"),
     Mutation("steps/options", "    if missing:\n", "    if False:\n", "an initial point without a variable", "test_bad_input.py"),
-    Mutation("steps/log_density", "return moved or begins", "return begins",
+    Mutation("steps/log_density", "return self.follow(point) or begins or not is_same", "return self.follow(point) and begins or begins or not is_same",
              "what another step moved goes unseen", "test_steps.py test_step_contract.py -k 'next_to or beside or other or moved'"),
     Mutation("steps/base", "        self.evaluations += 1\n        if auxiliary:", "        self.evaluations += 2\n        if auxiliary:",
              "evaluations are counted twice", "test_arrival.py -k evaluations_and_moves"),

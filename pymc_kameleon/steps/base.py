@@ -149,7 +149,6 @@ class KernelStep(BlockedStep):
     parametrizes: ClassVar[bool] = True
     leading: ClassVar[tuple[str, ...]] = ("tune", "parametrization", "preset")  # shown first
     watches: ClassVar[type[Watch]] = Watch
-    # whether the algorithm's own statistics change after tuning
     _bar_shows: ClassVar[str] = progress.SCALE  # below acceptance and evaluations
 
     stats_dtypes_shapes: ClassVar[dict] = {
@@ -313,6 +312,7 @@ class KernelStep(BlockedStep):
     __copy__ = deepcopy  # PyMC's population sampler copies a step for every chain
     life_state = _passed_on("life.state", "Everything that changes in the chain's life.")
     others = _passed_on("density.others", "The other steps' variables, as the log density has them.")
+    data = _passed_on("density.data")
     noise = _passed_on("density.noise", "States of the log density's generators.")
     failures = _passed_on("watch.failures")
     streak = _passed_on("watch.streak")

@@ -78,6 +78,10 @@ def _all_of(value) -> bytes:
     return kind + (pickle.dumps(value) if array.dtype.hasobject else array.tobytes())
 
 
+def _digest(values: Sequence[Any]) -> str:
+    return hashlib.blake2b(b"".join(map(_all_of, values)), digest_size=16).hexdigest()
+
+
 def _is_same(value, other) -> bool:
     return value is other or _all_of(value) == _all_of(other)
 
@@ -114,7 +118,7 @@ class LogDensity:
     _work: Sequence[Cell] = ()
     _noise: Sequence[Cell] = ()
     _data: Sequence[Cell] = ()  # what the user may set: pm.set_data
-    _seen: Sequence[Any] = ()  # their values at the last draw
+    _seen: Sequence[Any] = ()  # their values at the last draw, or a digest
     _evaluate: Any = None
     _is_tried = False  # whether it has been evaluated, and its argument has not been altered
     _explain: Any = None
@@ -278,14 +282,27 @@ class LogDensity:
         """
         if not (self._others or self._data):  # at every draw
             return begins
-        moved, was = self.follow(point), self._seen
-        self._seen = [cell.value for cell in self._data]
+        now = [cell.value for cell in self._data]
         # exactness hangs on it: both ends of an acceptance ratio are of one log density
-        if begins or not was or all(map(is_, self._seen, was)) or all(map(_is_same, self._seen, was)):
-            return moved or begins
-        if self.noisy:
+        is_same = begins or not self._seen or self._are_seen(now)
+        if self.noisy and not is_same:
             raise SamplingError(OTHER_DATA)
-        return True
+        self._seen = now
+        return self.follow(point) or begins or not is_same
+
+    def _are_seen(self, now: Sequence[Any]) -> bool:
+        if isinstance(self._seen, str):  # in a state
+            return _digest(now) == self._seen
+        return all(map(is_, now, self._seen)) or all(map(_is_same, now, self._seen))
+
+    @property
+    def data(self) -> str:
+        """A digest of the model's data at the last draw, empty before; can be given to the chain's next log density."""
+        return self._seen if isinstance(self._seen, str) else _digest(self._seen) if self._seen else ""
+
+    @data.setter
+    def data(self, digest: str) -> None:
+        self._seen = digest
 
     @property
     def others(self) -> dict[str, np.ndarray]:
@@ -335,7 +352,7 @@ class LogDensity:
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip
-        return {**self.__dict__, "_evaluate": None, "_is_tried": False, "_explain": None, "_last": NOWHERE, "_seen": ()}
+        return {**self.__dict__, "_evaluate": None, "_is_tried": False, "_explain": None, "_last": NOWHERE, "_seen": self.data}
 
 
 def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):

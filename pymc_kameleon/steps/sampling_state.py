@@ -9,7 +9,7 @@ from pymc.step_methods.state import dataclass_state
 
 from pymc_kameleon.steps.told import advice
 
-VERSION = 31  # raised whenever the meaning of a field changes
+VERSION = 32  # raised whenever the meaning of a field changes
 
 
 @dataclass_state
@@ -26,6 +26,7 @@ class KernelStepState(StepMethodState):
     nonfinite: int  # proposals without a finite log density
     evaluations: int  # of the log density so far in this chain
     others: dict  # the other steps' variables, where ``log_density`` was evaluated
+    data: str  # a digest of the model's data, there
     noise: list  # states of the generators that the log density draws from
     failures: list  # these four: :class:`~pymc_kameleon.steps.told.watch.Watch`
     streak: int

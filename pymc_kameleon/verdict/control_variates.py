@@ -113,11 +113,12 @@ def expectations(idata: Any, function: Callable[[Any], Any] | None = None) -> pd
     drawn, free = (_elements(idata[name], unknowns, function) for name in ("posterior", "surrogate_posterior"))
     rows = {}
     for name, x in drawn.items():
-        if x.shape != weights.shape:
-            raise ValueError(
-                f"{name} has {x.shape[0]} chains of {x.shape[1]} draws, and the surrogate was evaluated at "
-                f"{weights.shape[0]} of {weights.shape[1]}: give idata as pk.sample returned it."
-            )
+        for got, evaluated in ((x, weights), (free[name], inside)):  # selected or thinned, these are apart
+            if got.shape != evaluated.shape:
+                raise ValueError(
+                    f"{name} has {got.shape[0]} chains of {got.shape[1]} draws, and the surrogate was evaluated at "
+                    f"{evaluated.shape[0]} of {evaluated.shape[1]}: give idata as pk.sample returned it."
+                )
         _check_agreement(name, free[name])
         rows[name] = _row(x, weights, free[name], inside)
     return pd.DataFrame.from_dict(rows, orient="index")

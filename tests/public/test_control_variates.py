@@ -127,6 +127,8 @@ def test_a_run_that_was_cut_or_made_without_is_refused():
     made = idata_of(*run_of(np.random.default_rng(5)))
     with pytest.raises(ValueError, match=r"give idata as pk\.sample returned it"):
         pk.expectations(made | {"posterior": made["posterior"].isel(draw=slice(50))})
+    with pytest.raises(ValueError, match=r"give idata as pk\.sample returned it"):  # of every group, as ArviZ does
+        pk.expectations({n: d.isel(draw=slice(0, None, 2), missing_dims="ignore") for n, d in made.items()})
     bare = {"posterior": made["posterior"].copy()}
     with pytest.raises(ValueError, match=r"no group control_variates: pk\.sample did not make this dict\."):
         pk.expectations(bare)

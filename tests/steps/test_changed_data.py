@@ -98,8 +98,37 @@ def test_an_estimate_of_other_data_is_not_kept():
         pm.Potential("like", like(pm.Normal("x"), y))
     step = begin(pk.AdaptiveMetropolisStep(model=model, **QUICK), 1)
     point, _ = step.step(model.initial_point())
+    before = step.sampling_state
     model.set_data("y", np.ones(N))
+    for _ in range(2):  # whoever goes on is told again
+        with pytest.raises(SamplingError, match="the model's data changed between two draws"):
+            step.step(point)
+    step.sampling_state = before
     with pytest.raises(SamplingError, match="the model's data changed between two draws"):
         step.step(point)
+    model.set_data("y", np.zeros(N))
+    step.step(point)
     begin(step, 2)  # another chain is of the data as they are
     step.step(point)
+
+
+@pytest.mark.parametrize("make", [imputing, with_box])
+def test_a_state_knows_of_which_data_it_is(make, tmp_path):
+    model = make()
+    step, log_density = (
+        begin(pk.AdaptiveMetropolisStep(model=model, **QUICK), 1),
+        model.compile_logp(mode="FAST_COMPILE"),
+    )
+    point, _ = step.step(model.initial_point())
+    before, drawn = step.sampling_state, []
+    pk.save_state(step, tmp_path / "state")
+    for data in (0.0, 3.0, 0.0):
+        model.set_data("y", np.full(N, data))
+        step.sampling_state = before
+        after, [stats] = step.step(point)
+        assert stats["model_logp"] == pytest.approx(float(log_density(after)), rel=1e-9)
+        drawn.append((step.evaluations - before.evaluations, stats["model_logp"]))
+    assert drawn[0] == drawn[2]
+    assert (drawn[0][0], drawn[1][0]) == (1, 2)  # evaluations
+    point = pk.load_state(step, tmp_path / "state")
+    assert step.step(point)[1][0]["model_logp"] == drawn[0][1]
