@@ -359,6 +359,8 @@ MUTATIONS = [
              "a climb far away has nothing to learn from", "test_failing_boxes.py -k neighbourhood"),
     Mutation("steps/log_density", "self._is_tried = bool(x.all())", "self._is_tried = True",
              "boxes that alter what is not zero", "test_log_density.py -k alters"),
+    Mutation("samplers/kamiltonian/factors/learning", "efficiency / (1.0 + price(*expense(surface)))", "efficiency", "gradients cost nothing",
+             "test_factored_kamiltonian.py -k arms"),
     Mutation("samplers/kamiltonian/factors/learning", "walled=_walled(known, surface, path, learning.evaluated)",
              "walled=walls.unbounded(len(v))", "no walls where boxes fail", "test_failing_boxes.py"),
     Mutation("samplers/arrival/search", "return self.led() if there and contains(self.chosen, x, self.angles) else self", "return self",

@@ -15,7 +15,7 @@ from pymc_kameleon.samplers.kamiltonian.factors import climb
 from pymc_kameleon.samplers.kamiltonian.factors import learning as learn
 from pymc_kameleon.samplers.kamiltonian.factors.learning import is_high_enough
 from pymc_kameleon.samplers.kamiltonian.factors.sampler import FactoredKamiltonian
-from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Surface, enter, leave, run, spot
+from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Arm, Surface, enter, expense, leave, run, spot
 from pymc_kameleon.samplers.kamiltonian.learner import Quality
 from pymc_kameleon.samplers.seam import Outcome, Point
 from pymc_kameleon.surrogates import walls
@@ -445,6 +445,32 @@ def test_a_trajectory_of_steps_of_a_hundredth_is_whole():
     path = run(given, toy, surface, spot(toy, surface, np.zeros(4)), ARMS[1])
     step = varied(0.01, 0.5)
     assert path.gradients * step == pytest.approx(ARMS[1].time, abs=step)
+
+
+def test_long_arms_are_chosen_where_their_gradients_are_little_beside_an_evaluation():
+    """Of 85 unknowns two hundred gradients are as much as an evaluation or more, of two nothing."""
+    learning = SimpleNamespace(correlation=0.3, accepted=np.full(len(ARMS), 0.9), trials=np.ones(len(ARMS)))
+    left = 0.3 ** np.array([0.4, 1.0, 3.0, 8.0, 20.0])
+    by_draws = ((1.0 - left) / (1.0 + left)) ** 6.0
+
+    def shares(d, coefficients):
+        emulator = SimpleNamespace(coefficients=np.zeros(coefficients))
+        surface = SimpleNamespace(metric=np.eye(d), emulator=emulator, step_size=0.16)
+        return learn.arm_shares(learning, surface, 6.0, 0.0)
+
+    assert shares(2, 20) == pytest.approx(by_draws / by_draws.sum(), abs=0.06)
+    many = shares(85, 2400)
+    assert many.argmax() == 2
+    assert many[2] > 10.0 * many[4]
+
+
+def test_a_proposal_takes_about_as_many_gradients_as_are_counted():
+    rng, toy = np.random.default_rng(2), Toy()
+    surface = frozen(FactoredKamiltonian(known=toy), rng, 0.5).surface
+    here = spot(toy, surface, np.zeros(4))
+    for arm, expected in zip(ARMS, expense(surface)[0], strict=True):
+        found = [run(rng, toy, surface, here, arm).gradients for _ in range(40)]
+        assert np.mean(found) == pytest.approx(expected, rel=0.4)
 
 
 @pytest.mark.parametrize("centring", [0.0, 0.5, 1.0])

@@ -185,7 +185,7 @@ class FactoredKamiltonian(SurrogateSampler):
         floor = trust.choose_floor(quality.uncovered, quality.residual_sd)
         floor = min(floor, caution) if quality.arrived else 0.5
         mixture = trust.Mixture(floor, typical, trust.slack(quality.residual_sd))
-        arms, middles = learn.arm_shares(learning, 6.0, 0.01), self._middles(state, states)
+        arms, middles = learn.arm_shares(learning, state.surface, 6.0, 0.01), self._middles(state, states)
         return state._replace(
             learning=None, quality=quality, mixture=mixture, archive=states, middles=middles, arms=arms
         )
@@ -339,7 +339,7 @@ class FactoredKamiltonian(SurrogateSampler):
                 state = state._replace(surface=state.surface._replace(step_size=step_size))
             learning = learning._replace(accepted=accepted, trials=trials)
             if carry.evaluated:
-                state = state._replace(arms=learn.arm_shares(learning, 3.0))
+                state = state._replace(arms=learn.arm_shares(learning, state.surface, 3.0))
         return state._replace(learning=learning._replace(judgement=judgement.standing(residual)))
 
     def refit_is_due(self, state: State) -> bool:

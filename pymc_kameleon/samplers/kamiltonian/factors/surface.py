@@ -85,7 +85,13 @@ class Arm(NamedTuple):
 # unknowns, two seeds, had 2 and 55 effective draws per 1000 evaluations, with 200 and steps from .004 on 225 and 213,
 # at 2.3 times the work; with steps from .01 on 46 and 192.
 MAX_LEAPFROG = 200
-ARMS = (Arm(1, 0.5), Arm(1, 1.6), Arm(3, 1.6), Arm(8, 1.6), Arm(20, 1.6))
+ARMS = (Arm(1, 0.5), Arm(1, 1.6), Arm(3, 2.5), Arm(8, 2.5), Arm(20, 1.6))
+
+
+def expense(surface: Surface) -> tuple[np.ndarray, float]:
+    """About how many gradients a proposal of each arm takes, (arms,), and how many multiply-adds each of them."""
+    gradients = [a.transitions * min(1.0 + a.time / surface.step_size, MAX_LEAPFROG) for a in ARMS]
+    return np.array(gradients), 500.0 + 2.0 * surface.metric.size + 3.0 * surface.emulator.coefficients.size
 
 
 class Path(NamedTuple):

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.samplers.kamiltonian.learner import price
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import ARMS, LONG, MAX_LEAPFROG, Arm, Dynamics
 from pymc_kameleon.surrogates.values import features as value_features
@@ -32,7 +33,6 @@ class Choice(NamedTuple):
     arms: tuple[Arm, ...] = ARMS  # cheapest first
     lengths: tuple[int, ...] = (16, 20, 6, 6)  # of the free chains that each is tried by: the long arms need fewer
     chains: int = 20  # from archived states
-    price: float = 3e-7  # of a multiply-add in f, in evaluations of the log density
     # multiply-adds that a patient trial may take, some seconds: with 700 centres in 32 dimensions six times as many
     # chains, three times as long, took 40 s
     most: float = 1e10
@@ -98,8 +98,7 @@ def tried_anew(rng, worth: Worth, dynamics: Dynamics, evaluations: int, choice: 
     affordable = choice.most / (each * _gradients(dynamics, choice))
     patience = max(1, min(longer, int(affordable))), max(1, min(more, int(affordable / longer)))
     times, gradients = try_arms(rng, dynamics, choice, patience)
-    work = gradients * choice.price * each
-    return worth._replace(times=times, work=work, tried=evaluations)
+    return worth._replace(times=times, work=price(gradients, each), tried=evaluations)
 
 
 def learn(worth: Worth, kernel: int, jump: np.ndarray, accept_prob: float) -> Worth:
