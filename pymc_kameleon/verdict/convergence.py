@@ -143,10 +143,12 @@ def verdict(judged: Judgement, parameters: int, doubts: Iterable[str] = (), but_
     )
     if are_intervals_known(judged):
         return said + f"Intervals of 90% hold 85 to 95%{but_for and f', but for {but_for}'}."
-    return said + (
-        f"Intervals are rough: for those R-hat has to be below {STRICTLY} ({named(judged)}), with "
-        f"{ENOUGH:.0f} effective draws, at their ends too ({np.fmin(judged.ess, judged.tail):.0f})."
-    )
+    wanted, least = [], np.fmin(judged.ess, judged.tail)
+    if not agreement(judged) < STRICTLY:
+        wanted.append(f"R-hat has to be below {STRICTLY} ({named(judged)})")
+    if not least >= ENOUGH:
+        wanted.append(f"it takes {ENOUGH:.0f} effective draws, at their ends too ({least:.0f})")
+    return f"{said}Intervals are rough: for those {', and '.join(wanted)}."
 
 
 def tail_indices(draws: np.ndarray) -> tuple[float, float]:

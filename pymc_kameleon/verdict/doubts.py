@@ -98,7 +98,8 @@ def in_short(found: Found) -> Iterator[str]:
     if "ends_elsewhere" in found.attributes:
         yield f"a climb ended where no draws are, at {found.attributes['ends_elsewhere']}"
     if "other_mode" in found.attributes:
-        times, chain = f"{found.attributes['other_mode']:.2g} times the mass", found.attributes["other_mode_of"]
+        mass, chain = (found.attributes[name] for name in ("other_mode", "other_mode_of"))
+        times = f"{float(f'{mass:.2g}'):g} times the mass"
         yield f"a climb ended in another mode, with about {times} of chain {chain}'s, which has not been there"
     if "missed_where" in found.attributes:
         yield "part of the posterior may be missing"

@@ -62,7 +62,7 @@ def report(idata: Any, model: Any = None) -> str:
     if chains < 2 or n < convergence.LEAST_DRAWS:
         raise ValueError(
             f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}: "
-            "pm.sample(chains=4)."
+            + ("more evaluations, or fewer chains." if "evaluations" in posterior.attrs else "pm.sample(chains=4).")
         )
     if group(idata, "sample_stats") is None:
         raise ValueError("report takes what pk.sample or pm.sample returned, and this has no group sample_stats.")

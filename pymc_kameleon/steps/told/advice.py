@@ -188,9 +188,10 @@ def other_tuning(step: str, declared: int, draws: int) -> str:
 
 def another_mode(at: str, log_mass: float, left_centred: bool) -> str:
     """A climb ended in a mode that the chain has not come to; or in the funnel of a hierarchy left centred."""
+    mass = float(f"{np.exp(min(log_mass, 50.0)):.2g}")
     return (
         f"a climb from another start ended in another mode, near {at}, with about "
-        f"{np.exp(min(log_mass, 50.0)):.2g} times the mass of this chain's, and by the end of tuning the chain "
+        f"{mass:g} times the mass of this chain's, and by the end of tuning the chain "
         "had not been there: its draws may be of one mode. Compare several chains by R-hat. Where black boxes are "
         "learned one by one chains that tune longer go there; else pymc_kameleon.sample jumps between modes that its "
         "starts reach, GaussianMixtureStep between those that it has seen."
