@@ -42,4 +42,9 @@ def listed(each: Sequence[str]) -> str:
 def tell(angles: Iterable[tuple[str, np.ndarray]]) -> str:
     """Which parameters are judged so, and where they point."""
     found = listed([f"{name} (direction {direction(x):.3g})" for name, x in angles])
-    return f"Across -pi and pi, judged as angles: {found}. Their arithmetic means say nothing." if found else ""
+    if not found:
+        return ""
+    return (
+        f"Across -pi and pi, judged as angles: {found}. Their arithmetic means say nothing. Where the prior is "
+        "pm.Uniform, its ends part what is one: pm.VonMises(name, 0.0, 1e-3) does not."
+    )

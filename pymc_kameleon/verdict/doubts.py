@@ -58,6 +58,7 @@ def find(
     # a lone chain elsewhere is no tail, nor is a small mode
     if convergence.has_converged(judged) and int(attributes.get("modes", 1)) == 1:
         own, accept = own_moves(idata)
+        tested = own & ~_led_out(idata, own.shape)
         ends = {*ENDS, *(() if known_ends is None else known_ends)}
         # Pareto k: 1 / df of Student's t, .45 is 2.2; lognormal .25, normal -.1, normal cut at 1.6 sds -.6
         bounds = convergence.heavy_from(draws)
@@ -70,7 +71,7 @@ def find(
                 (Worst(name, k, tail), sign)
                 for k, tail, sign in tails if k < -0.3 and _is_wall(sign * x, [sign * end for end in ends])
             ]  # fmt: skip
-            cut += [worst for worst, sign in ended if _moves_fail_beyond(sign * x, own, accept)]
+            cut += [worst for worst, sign in ended if _moves_fail_beyond(sign * x, tested, accept)]
             # a scale that may be 0: no draw, and no move, has been where a surrogate never goes; and 0 is no further
             # below the draws than they are wide, or it is another positive number
             if 0.0 < 2.0 * x.min() < x.max() and own.any():
@@ -210,6 +211,13 @@ def _moves_fail_beyond(x: np.ndarray, own: np.ndarray, accept: np.ndarray) -> bo
     beyond, elsewhere = (float(np.sum(hopeless & which) / max(1, which.sum())) for which in moves)
     error = np.sqrt(beyond / max(1, moves[0].sum()))
     return beyond - 2.0 * error > HOPELESS and beyond > WORSE * elsewhere
+
+
+def _led_out(idata: Any, shape: tuple) -> np.ndarray:
+    """Which moves ended where there is no density at all: an edge of the model's, and no wall of the surrogate's."""
+    stats = idata["sample_stats"]
+    error = stats["energy_error"].values if "energy_error" in stats else np.zeros(shape)
+    return error == np.inf if error.shape == shape else np.zeros(shape, bool)  # several steps have such statistics
 
 
 def own_moves(idata: Any, begin: Iterable[str] = ("surrogate",)) -> tuple[np.ndarray, np.ndarray]:

@@ -305,11 +305,12 @@ def test_nine_draws_are_not_judged():
         pk.report(run(n=9, chains=6))
 
 
-def with_draws(draws, wall=math.inf, **attributes):
-    """A run of one parameter; from beyond the wall no move has a chance."""
+def with_draws(draws, wall=math.inf, lost=20.0, **attributes):
+    """A run of one parameter; from beyond the wall no move has a chance: there the log density is lower by ``lost``."""
     found = run(n=draws.shape[1], chains=len(draws), **attributes)
     found["posterior"] = az.convert_to_dataset({"x": draws}).assign_attrs(found["posterior"].attrs)
-    return pk.report(put(found, accept=accepted(np.abs(draws) > wall)))
+    accept = accepted(np.abs(draws) > wall)
+    return pk.report(put(found, accept=accept, energy_error=np.where(accept > 0.0, 0.1, lost)))
 
 
 def accepted(hopeless):
@@ -401,6 +402,7 @@ def test_an_angle_that_lies_across_pi_is_judged_by_its_direction(centre):
     text = with_draws(draws)
     assert text.startswith("Usable")
     assert ("judged as angles: x (direction 3.0" in text) == (centre == 3.0)
+    assert ("pm.VonMises(name, 0.0, 1e-3) does not" in text) == (centre == 3.0)
     np.testing.assert_allclose(directions.unrolled(draws) - turned, 0.0, atol=1e-12)
     apart = turned + (0.9 * np.arange(16) / 16)[:, None]  # chains that disagree do so across the end, too
     assert with_draws((apart + np.pi) % (2.0 * np.pi) - np.pi).startswith("Not usable: the chains disagree")
@@ -437,6 +439,7 @@ def test_draws_that_end_where_the_surrogate_is_wrong_are_not_usable():
     assert text.startswith("Not usable: the draws of x end as if cut off, where the surrogate is wrong")
     assert "Over 4% of the surrogate's moves from the outermost draws had no chance" in text
     assert with_draws(cut).startswith("Usable")  # a parameter that has an interval
+    assert with_draws(cut, wall=1.5, lost=math.inf).startswith("Usable")  # the density has an edge there
     assert with_draws(whole[:, :60], wall=1.5).startswith("Usable")
 
 
