@@ -359,6 +359,8 @@ MUTATIONS = [
              "a climb far away has nothing to learn from", "test_failing_boxes.py -k neighbourhood"),
     Mutation("steps/log_density", "self._is_tried = bool(x.all())", "self._is_tried = True",
              "boxes that alter what is not zero", "test_log_density.py -k alters"),
+    Mutation("verdict/doubts", "if found.diverged > 0.01:", "if found.diverged > 1.0:", "divergences of NUTS are usable",
+             "test_report.py -k nuts_diverges"),
     Mutation("verdict/doubts", "tested = own & ~_led_out(idata, own.shape)", "tested = own",
              "an edge of the model's is taken for a wall of the surrogate's", "test_report.py -k surrogate_is_wrong"),
     Mutation("samplers/kamiltonian/factors/learning", "efficiency / (1.0 + price(*expense(surface)))", "efficiency", "gradients cost nothing",

@@ -42,6 +42,7 @@ class Found(NamedTuple):
     endless: tuple[Worst, ...] = ()
     hidden: str = ""  # Ops that seem to draw random numbers that no step knows of
     stuck: Sequence[str] = ()  # unknowns that are the same in every draw of every chain
+    diverged: float = 0.0  # the share of NUTS' draws, where it drew
 
 
 def find(
@@ -96,6 +97,8 @@ def in_short(found: Found) -> Iterator[str]:
         yield f"{found.biased} is noisy, and these steps draw from another distribution"
     if found.stuck:
         yield f"{listed(found.stuck)} never moved"
+    if found.diverged > 0.01:
+        yield f"NUTS diverged in {found.diverged:.0%} of its draws"
     if "ends_elsewhere" in found.attributes:
         yield f"a climb ended where no draws are, at {found.attributes['ends_elsewhere']}"
     if "other_mode" in found.attributes:

@@ -62,16 +62,27 @@ def spacing(draw: np.ndarray) -> int:
     return max(1, int(np.median(np.diff(draw)))) if draw.dtype.kind in "iu" and len(draw) > 1 else 1
 
 
+def _ours(found: Any) -> list[str]:
+    """The statistics of this package's divergences."""
+    beside = [n for n in found if str(n).endswith("_diverging") and n != "surrogate_diverging"]
+    return beside or ["diverging"] * ("diverging" in found and "refits" in found)
+
+
+def diverged(idata: Any) -> float:
+    """The share of NUTS' draws whose trajectory diverged."""
+    found = idata["sample_stats"]
+    return float(found["diverging"].mean()) if "diverging" in {*found} - {*_ours(found)} else 0.0
+
+
 def divergences(idata: Any) -> Iterator[str]:
     """Of this package's steps and of NUTS, which mean other things."""
     found = idata["sample_stats"]
-    beside = [n for n in found if str(n).endswith("_diverging") and n != "surrogate_diverging"]
-    ours = beside or ["diverging"] * ("diverging" in found and "refits" in found)
-    if diverging := sum(int(found[n].sum()) for n in ours):
+    if diverging := sum(int(found[n].sum()) for n in _ours(found)):
         missed = " that the surrogate misses" if "surrogate" in found else ""
         trajectories = "trajectory" if diverging == 1 else "trajectories"
         yield f"{diverging} {trajectories} ended where the log density falls off a cliff{missed}."
-    if "diverging" not in ours and "diverging" in found and (theirs := int(found["diverging"].sum())):
+    if share := diverged(idata):
+        theirs = round(share * found["diverging"].size)
         yield (
             f"NUTS had {theirs} divergence{'s' * (theirs > 1)}: where the posterior is narrow draws may be missing, "
             "and neither R-hat nor effective draws see that. Give it a greater target_accept, or other parameters."

@@ -98,7 +98,8 @@ def report(idata: Any, model: Any = None) -> str:
     doubted = doubts.find(
         idata, attributes, names, draws, judged, None if ends is None else np.ravel(ends), noisy, bounded
     )
-    doubted = doubts.without(doubted, derived)._replace(hidden=hidden, stuck=stuck)
+    doubted = doubts.without(doubted, derived)
+    doubted = doubted._replace(hidden=hidden, stuck=stuck, diverged=of_steps.diverged(idata))
     if model is not None and not noisy:
         doubted = doubted._replace(
             endless=tuple(doubts.Worst(n, k, t) for n, t, k in endless.tails(model, plain(posterior)))

@@ -695,6 +695,15 @@ def test_divergences_of_nuts_are_no_surrogates():
     assert "NUTS" not in pk.report(own)
 
 
+@pytest.mark.parametrize("share", [0.004, 0.05])
+def test_where_nuts_diverges_often_its_draws_are_not_usable(share):
+    made = run(n=250, chains=4)
+    put(made, diverging=np.arange(1000).reshape(4, 250) < 1000 * share)
+    text = pk.report(made)
+    assert text.startswith("Not usable: NUTS diverged in 5% of its draws." if share > 0.01 else USABLE)
+    assert f"NUTS had {round(1000 * share)} divergences" in text
+
+
 def test_few_draws_near_an_end_are_no_wall():
     """Of 200 draws three more lie between the lowest and twice that in one run of eight, whatever the density is."""
     x = np.concatenate([[0.01, 0.012, 0.015, 0.018, 0.019], np.linspace(0.03, 2.0, 195)])
