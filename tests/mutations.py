@@ -51,7 +51,7 @@ MUTATIONS = [
              "divergences of NUTS are a surrogate's", "test_report.py"),
     Mutation("plots/adaptation_curves", "np.cumsum(v)]) for v in (np.where(known, x, 0.0), known))", "np.cumsum(v)]) for v in (x, known))",
              "one draw without a move empties the panel", "test_plots_of_runs.py"),
-    Mutation("verdict/report", "._replace(hidden=hidden, stuck=stuck)", "._replace(hidden=hidden)",
+    Mutation("verdict/report", "hidden=hidden, stuck=stuck, ", "hidden=hidden, ",
              "an unknown that never moved is usable", "test_report.py"),
     # --- coordinates of a hierarchy, of the steps without a gradient ---
     Mutation("steps/hierarchies/reparametrized_density", "change = ((origin - share) * log_scale)", "change = ((share - origin) * log_scale)",
