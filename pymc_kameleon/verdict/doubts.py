@@ -3,6 +3,7 @@
 Climbs that ended, or probes that lie, where no draws are; heavy tails; draws that end where the surrogate is wrong.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -59,7 +60,9 @@ def find(
     # a lone chain elsewhere is no tail, nor is a small mode
     if convergence.has_converged(judged) and int(attributes.get("modes", 1)) == 1:
         own, accept = own_moves(idata)
-        tested = own & ~_led_out(idata, own.shape)
+        # where a simulator fails (NaN) the posterior may go on; pm.sample does not tell that from minus infinity
+        failed, without = (attributes.get(name, math.inf) for name in ("failed", "nonfinite"))
+        tested = own & ~_led_out(idata, own.shape) if 100 * failed < without else own
         ends = {*ENDS, *(() if known_ends is None else known_ends)}
         # Pareto k: 1 / df of Student's t, .45 is 2.2; lognormal .25, normal -.1, normal cut at 1.6 sds -.6
         bounds = convergence.heavy_from(draws)
@@ -97,7 +100,7 @@ def in_short(found: Found) -> Iterator[str]:
         yield f"{found.biased} is noisy, and these steps draw from another distribution"
     if found.stuck:
         yield f"{listed(found.stuck)} never moved"
-    if found.diverged > 0.01:
+    if found.diverged > 0.01:  # a few are usual where nothing is missing
         yield f"NUTS diverged in {found.diverged:.0%} of its draws"
     if "ends_elsewhere" in found.attributes:
         yield f"a climb ended where no draws are, at {found.attributes['ends_elsewhere']}"

@@ -439,7 +439,12 @@ def test_draws_that_end_where_the_surrogate_is_wrong_are_not_usable():
     assert text.startswith("Not usable: the draws of x end as if cut off, where the surrogate is wrong")
     assert "Over 4% of the surrogate's moves from the outermost draws had no chance" in text
     assert with_draws(cut).startswith("Usable")  # a parameter that has an interval
-    assert with_draws(cut, wall=1.5, lost=math.inf).startswith("Usable")  # the density has an edge there
+    assert with_draws(cut, wall=1.5, lost=math.inf, nonfinite=101, failed=1).startswith("Usable")  # an edge
+    for unknown in (
+        {"nonfinite": 100, "failed": 1},
+        {"nonfinite": 100},
+    ):  # or the simulator has, in pm.sample nobody knows
+        assert with_draws(cut, wall=1.5, lost=math.inf, **unknown).startswith("Not usable: the draws of x end")
     assert with_draws(whole[:, :60], wall=1.5).startswith("Usable")
 
 
