@@ -322,16 +322,17 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
     ValueError
         For an unknown name, listing the known ones.
     TypeError
-        For an object that lacks ``value``, ``gradient`` or ``frequencies``, naming what is missing.
+        For an object that lacks ``value``, ``gradient``, ``frequencies`` or a ``name``, naming what is missing.
     """
     if isinstance(kernel, str):
         if kernel not in _NAMED:
             raise ValueError(f"Unknown kernel {kernel!r}; choose one of {sorted(_NAMED)} or pass a kernel.")
         return _NAMED[kernel]()
-    missing = [m for m in ("value", "gradient", "frequencies") if not callable(getattr(kernel, m, None))]
+    missing = [f"method {m}" for m in ("value", "gradient", "frequencies") if not callable(getattr(kernel, m, None))]
+    missing += [] if isinstance(getattr(kernel, "name", None), str) else ["name"]
     if missing:
         raise TypeError(
-            f"{kernel!r} is not a kernel: it has no method {', '.join(missing)}. See "
+            f"{kernel!r} is not a kernel: it has no {', no '.join(missing)}. See "
             "pymc_kameleon.kernels.Kernel or wrap functions in CustomKernel."
         )
     return kernel

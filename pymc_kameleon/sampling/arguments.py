@@ -167,31 +167,46 @@ def made_with(step: KamiltonianStep) -> dict[str, Any]:
     }
 
 
-def plan_of(
-    draws: int | None, tune: int | str, chains: int, most: int | None, target_ess: float | None, density: LogDensity
-) -> Plan:
-    """How long to tune and to draw."""
+def check_counts(draws: int | None, tune: int | str, chains: int, most: int | None) -> None:
+    """Numbers of draws, chains and evaluations."""
     for name, value in {"draws": draws, "chains": chains, "max_evaluations": most}.items():
         if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
             raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     if not (tune == "auto" or (isinstance(tune, (int, np.integer)) and tune >= 1)):
         raise ValueError(f'tune must be "auto" or a positive integer, got {tune!r}.')
+    least = 4 * chains if tune == "auto" else (int(tune) + 1) * chains
+    if most is not None and most < least:
+        raise ValueError(
+            f"max_evaluations must be at least {least} for {chains} chains"
+            f"{'' if tune == 'auto' else f' and tune={tune}'}, got {most}."
+        )
+
+
+def plan_of(
+    draws: int | None, tune: int | str, chains: int, most: int | None, target_ess: float | None, density: LogDensity
+) -> Plan:
+    """How long to tune and to draw."""
     if not (isinstance(density, FactoredDensity) or affordable(density.dim)):  # theirs have few inputs each
         raise ValueError(
             f"{density.dim} dimensions are more than a surrogate of the log density can be fitted in; use pm.sample "
             "with FastKameleonStep."
         )
     fixed = None if tune == "auto" else int(tune) * chains
-    if most is not None:
-        least = 4 * chains if fixed is None else fixed + chains
-        if most < least:
-            raise ValueError(
-                f"max_evaluations must be at least {least} for {chains} chains"
-                f"{'' if fixed is None else f' and tune={tune}'}, got {most}."
-            )
     if draws is None and most is None and target_ess is None:
         draws = 200  # nothing else says when to stop
     return automatic(density.dim, chains, draws=draws, tune=fixed, most=most, climb=not density.noisy)
+
+
+def check_starts(initvals: Any, chains: int) -> None:
+    """What ``initvals`` is; its values are checked with the model."""
+    if isinstance(initvals, str):
+        if initvals not in ("jitter", "prior"):
+            raise ValueError(f'initvals must be "jitter", "prior", a dict or a list of dicts, got {initvals!r}.')
+    elif not isinstance(initvals, dict):
+        if not all(isinstance(p, dict) for p in initvals):
+            raise TypeError(f"initvals must be a dict, or a list of dicts, of names and values, got {initvals!r}.")
+        if len(initvals) != chains:
+            raise ValueError(f"initvals has {len(initvals)} points for {chains} chains.")
 
 
 def starts_of(
@@ -203,15 +218,9 @@ def starts_of(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
     density = step.density
     if isinstance(initvals, str):
-        if initvals not in ("jitter", "prior"):
-            raise ValueError(f'initvals must be "jitter", "prior", a dict or a list of dicts, got {initvals!r}.')
         given = [_point(model, {}, rng)]
     else:
         points = [initvals] * chains if isinstance(initvals, dict) else initvals
-        if not all(isinstance(p, dict) for p in points):
-            raise TypeError(f"initvals must be a dict, or a list of dicts, of names and values, got {initvals!r}.")
-        if len(points) != chains:
-            raise ValueError(f"initvals has {len(points)} points for {chains} chains.")
         shapes = model.eval_rv_shapes()  # those of ``dims`` are not known otherwise
         given = [_point(model, p, rng, shapes) for p in points]
     check_shapes(step, given[0])

@@ -70,7 +70,7 @@ def sample(
 ) -> "InferenceData | DataTree":
     """Sample a model whose log density is expensive, by chains that share what they learn.
 
-    At 500 to 5,000 evaluations in all, chains that learn alone have not begun to converge. Here all of them learn one
+    At 500 to 2,000 evaluations in all, chains that learn alone have not converged. Here all of them learn one
     surrogate (``KamiltonianStep``'s: of black boxes one by one where that step learns them so, otherwise of the log
     density as a whole) from every point that any of them has evaluated; when tuning ends it is frozen, and the draws
     are exact as that step's are, whatever the surrogate. The chains share what they learned; they share no draws.
@@ -198,6 +198,9 @@ def sample(
         discard_tuned_samples=(discard_tuned_samples, bool), idata_kwargs=(idata_kwargs, dict | None),
     )  # fmt: skip
     positive(target_ess=target_ess, timeout=timeout)
+    arguments.check_counts(draws, tune, chains, max_evaluations)
+    arguments.check_starts(initvals, chains)
+    seed, kept = arguments.seed_of(random_seed), None
     model = pm.modelcontext(model)
     step = arguments.checked_step(step, model)
     density = step.density
@@ -206,7 +209,6 @@ def sample(
         arguments.check_control_variates(density)
         plan = plan._replace(audits=audits.AUDITS)
     known = None if evaluations is None else known_points(evaluations, model, density)
-    seed, kept = arguments.seed_of(random_seed), None
     if checkpoint is not None:
         header = {"chains": chains, "tune": tune, "initvals": initvals, **arguments.made_with(step)}
         optional = {

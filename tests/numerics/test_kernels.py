@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,6 +100,15 @@ def test_names_and_protocol():
     assert repr(get_kernel("matern32")) == repr(kernel)
     for k in KERNELS:
         assert repr(pickle.loads(pickle.dumps(k))) == repr(k)
+
+
+@pytest.mark.parametrize("without", ["value", "frequencies", "name"])
+def test_what_lacks_something_is_no_kernel(without):
+    named = {
+        name: getattr(Gaussian(), name) for name in ("name", "value", "gradient", "frequencies") if name != without
+    }
+    with pytest.raises(TypeError, match=rf"is not a kernel: it has no (method )?{without}\."):
+        get_kernel(SimpleNamespace(**named))
 
 
 CUSTOM = CustomKernel(Gaussian().value, Gaussian().gradient, name="mine")

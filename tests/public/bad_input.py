@@ -441,8 +441,9 @@ def page() -> str:
         "",
         f"What is given, and what is seen: {sum(map(len, SECTIONS.values()))} rows, each a test. Options and arguments "
         "are refused before anything is",
-        "compiled or evaluated, so that no draw is lost to them. Made from the tests by "
-        "`python -m tests.public.bad_input`.",
+        "compiled or evaluated, and what only the model can tell (names in `expensive=`, `evaluations=`, points in "
+        "`initvals=`) once it is",
+        "compiled, so that no draw is lost to them. Made from the tests by `python -m tests.public.bad_input`.",
     ]
     for title, rows in SECTIONS.items():
         lines += ["", f"## {title}", "", "| given | seen |", "|---|---|"]

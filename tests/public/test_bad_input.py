@@ -5,6 +5,7 @@ import pytest
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers import seam
+from pymc_kameleon.sampling import arguments
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.base import KernelStep
 from tests.public.bad_input import PAGE, SECTIONS, model, page
@@ -39,6 +40,21 @@ def test_it_is_said(row):
     assert ("instead of raising" in said) == (
         "instead of raising" in row.says
     )  # no help where the model is to be mended
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"draws": 0}, {"chains": 0}, {"tune": 0}, {"max_evaluations": 5}, {"random_seed": -1}, {"initvals": "mode"},
+        {"initvals": [{}]}, {"target_ess": -5},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_no_black_box_is_called_for_it(given, monkeypatch):
+    """Nor is a step built, which compiles the model."""
+    monkeypatch.setattr(arguments, "checked_step", lambda *_: pytest.fail("too late"))
+    with pytest.raises(ValueError, match=next(iter(given))):
+        pk.sample(model=model(), **given)
 
 
 def test_the_page_is_made_from_the_table():
