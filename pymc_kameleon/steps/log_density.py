@@ -352,14 +352,8 @@ class LogDensity:
 
     def __getstate__(self):
         # a raw Numba handle does not survive the trip
-        return {
-            **self.__dict__,
-            "_evaluate": None,
-            "_is_tried": False,
-            "_explain": None,
-            "_last": NOWHERE,
-            "_seen": self.data,
-        }
+        fresh = {"_evaluate": None, "_is_tried": False, "_explain": None, "_last": NOWHERE, "_seen": self.data}
+        return self.__dict__ | fresh
 
 
 def compile_log_density(inputs, outputs, compile_kwargs: dict[str, Any] | None):

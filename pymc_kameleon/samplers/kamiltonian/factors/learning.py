@@ -9,17 +9,7 @@ from pymc_kameleon.numerics import history
 from pymc_kameleon.samplers.centring import QUANTILE
 from pymc_kameleon.samplers.kamiltonian.factors import climb as climbing
 from pymc_kameleon.samplers.kamiltonian.factors.state import Learning, State
-from pymc_kameleon.samplers.kamiltonian.factors.surface import (
-    ARMS,
-    Arm,
-    Known,
-    Surface,
-    enter,
-    expense,
-    leave,
-    run,
-    spot,
-)
+from pymc_kameleon.samplers.kamiltonian.factors.surface import ARMS, Known, Surface, enter, expense, leave, run, spot
 from pymc_kameleon.samplers.kamiltonian.learner import measure, price, unjudged
 from pymc_kameleon.samplers.kamiltonian.trust import Current
 from pymc_kameleon.samplers.seam import Point
@@ -265,7 +255,7 @@ def free_run(rng, known: Known, surface: Surface, v, length: int):
     looks = {length // 4, length // 2, length - 1}
     for i in range(length):
         surface = surface._replace(step_size=math.exp(log_step))
-        path = run(rng, known, surface, here, Arm(1, 1.6))
+        path = run(rng, known, surface, here, ARMS[1])
         here = path.end
         states[i] = here.u
         log_step += 2.0 * (path.accept_prob - TARGET_ACCEPT) / (1.0 + i) ** 0.6
