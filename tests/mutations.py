@@ -365,7 +365,7 @@ MUTATIONS = [
              "test_report.py -k surrogate_is_wrong"),
     Mutation("verdict/doubts", "tested = own & ~_led_out(idata, own.shape) if", "tested = own if",
              "an edge of the model's is taken for a wall of the surrogate's", "test_report.py -k surrogate_is_wrong"),
-    Mutation("samplers/kamiltonian/factors/learning", "efficiency / (1.0 + price(*expense(surface)))", "efficiency", "gradients cost nothing",
+    Mutation("samplers/kamiltonian/factors/learning", "efficiency / (1.0 + gradients)", "efficiency", "gradients cost nothing",
              "test_factored_kamiltonian.py -k arms"),
     Mutation("samplers/kamiltonian/factors/learning", "walled=_walled(known, surface, path, learning.evaluated)",
              "walled=walls.unbounded(len(v))", "no walls where boxes fail", "test_failing_boxes.py"),

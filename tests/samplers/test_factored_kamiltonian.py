@@ -453,8 +453,8 @@ def test_long_arms_are_chosen_where_their_gradients_are_little_beside_an_evaluat
     left = 0.3 ** np.array([0.4, 1.0, 3.0, 8.0, 20.0])
     by_draws = ((1.0 - left) / (1.0 + left)) ** 6.0
 
-    def shares(d, coefficients):
-        emulator = SimpleNamespace(coefficients=np.zeros(coefficients))
+    def shares(d, coefficients, boxes=1):
+        emulator = SimpleNamespace(coefficients=np.zeros(coefficients), radius=np.ones(boxes))
         surface = SimpleNamespace(metric=np.eye(d), emulator=emulator, step_size=0.16)
         return learn.arm_shares(learning, surface, 6.0, 0.0)
 
@@ -462,6 +462,8 @@ def test_long_arms_are_chosen_where_their_gradients_are_little_beside_an_evaluat
     many = shares(85, 2400)
     assert many.argmax() == 2
     assert many[2] > 10.0 * many[4]
+    # an evaluation is of all boxes: beside forty of them the same gradients cost a fortieth
+    assert shares(85, 2400, boxes=40) == pytest.approx(by_draws / by_draws.sum(), abs=0.06)
 
 
 def test_a_proposal_takes_about_as_many_gradients_as_are_counted():

@@ -355,12 +355,13 @@ def is_high_enough(log_densities: np.ndarray, expected: np.ndarray) -> bool:
 def arm_shares(learning: Learning, surface: Surface, power: float, least: float = 0.05) -> np.ndarray:
     """Probabilities of the arms by acceptance times what K transitions leave of the inner chain's autocorrelation.
 
-    That by what an evaluation costs with its gradients: with 40 black boxes and 85 unknowns arms of 40 and of 240
-    gradients had the same effective draws, and took 1.5 and 8 ms.
+    That by what an evaluation, of as many black boxes as there are, costs with its gradients: with 40 of them and 85
+    unknowns arms of 40 and of 240 gradients had the same effective draws, and took 1.5 and 8 ms.
     """
     length = np.array([arm.transitions * (0.4 if arm.time < 1.0 else 1.0) for arm in ARMS])
     left = learning.correlation**length
     efficiency = learning.accepted / learning.trials * (1.0 - left) / (1.0 + left)
-    efficiency = (efficiency / (1.0 + price(*expense(surface)))) ** power
+    gradients = price(*expense(surface)) / len(surface.emulator.radius)  # in evaluations, which are of all boxes
+    efficiency = (efficiency / (1.0 + gradients)) ** power
     shares = least + efficiency / efficiency.sum()
     return shares / shares.sum()
