@@ -70,10 +70,11 @@ def sample(
 ) -> "InferenceData | DataTree":
     """Sample a model whose log density is expensive, by chains that share what they learn.
 
-    At 500 to 2,000 evaluations in all, chains that learn alone have not converged. Here all of them learn one
-    surrogate (``KamiltonianStep``'s: of black boxes one by one where that step learns them so, otherwise of the log
-    density as a whole) from every point that any of them has evaluated; when tuning ends it is frozen, and the draws
-    are exact as that step's are, whatever the surrogate. The chains share what they learned; they share no draws.
+    At 500 to 2,000 evaluations in all, chains that learn a log density as a whole, each alone, have not converged.
+    Here all of them learn one surrogate (``KamiltonianStep``'s: of black boxes one by one where that step learns them
+    so, otherwise of the log density as a whole) from every point that any of them has evaluated; when tuning ends it is
+    frozen, and the draws are exact as that step's are, whatever the surrogate. The chains share what they learned; they
+    share no draws.
 
     Parameters
     ----------

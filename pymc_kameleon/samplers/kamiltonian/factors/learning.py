@@ -355,8 +355,8 @@ def is_high_enough(log_densities: np.ndarray, expected: np.ndarray) -> bool:
 def arm_shares(learning: Learning, surface: Surface, power: float, least: float = 0.05) -> np.ndarray:
     """Probabilities of the arms by acceptance times what K transitions leave of the inner chain's autocorrelation.
 
-    That by what an evaluation, of as many black boxes as there are, costs with its gradients: with 40 of them and 85
-    unknowns arms of 40 and of 240 gradients had the same effective draws, and took 1.5 and 8 ms.
+    That by what an evaluation of all black boxes costs with its gradients. In evaluations of one box these cost chains
+    of pk.sample a fifth of their effective draws (six patients with a solver each, six seeds: 412 for 516 per 1000).
     """
     length = np.array([arm.transitions * (0.4 if arm.time < 1.0 else 1.0) for arm in ARMS])
     left = learning.correlation**length
