@@ -5,6 +5,7 @@ nothing moved a last line is all that is printed; else the first number of each 
 is 1. What COMMIT gave is kept among the temporary files, for these scenarios and versions.
 """
 
+import argparse
 import hashlib
 import os
 import subprocess
@@ -105,4 +106,10 @@ def _git(*command: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main(*sys.argv[1:])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit")
+    parser.add_argument("scenario", nargs="*", help=f"of {', '.join(scenarios.SCENARIOS)}; default: all of them")
+    given = parser.parse_args()
+    if unknown := [name for name in given.scenario if name not in scenarios.SCENARIOS]:
+        parser.error(f"no scenario is named {', '.join(unknown)}")
+    sys.exit(bool(main(given.commit, *given.scenario)))
