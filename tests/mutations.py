@@ -365,6 +365,8 @@ MUTATIONS = [
              "test_report.py -k surrogate_is_wrong"),
     Mutation("verdict/doubts", "tested = own & ~_led_out(idata, own.shape) if", "tested = own if",
              "an edge of the model's is taken for a wall of the surrogate's", "test_report.py -k surrogate_is_wrong"),
+    Mutation("verdict/report", "_is_much(*of_steps.not_finite(idata, attributes)):", "False:",
+             "usable, and not of what", "test_report.py -k no_finite"),
     Mutation("samplers/kamiltonian/factors/learning", "efficiency / (1.0 + gradients)", "efficiency", "gradients cost nothing",
              "test_factored_kamiltonian.py -k arms"),
     Mutation("samplers/kamiltonian/factors/learning", " / len(surface.emulator.radius)", "", "an evaluation is of one black box",

@@ -87,3 +87,15 @@ def divergences(idata: Any) -> Iterator[str]:
             f"NUTS had {theirs} divergence{'s' * (theirs > 1)}: where the posterior is narrow draws may be missing, "
             "and neither R-hat nor effective draws see that. Give it a greater target_accept, or other parameters."
         )
+
+
+def not_finite(idata: Any, attributes: dict[str, Any]) -> tuple[int, int]:
+    """How many of how many log densities: of ``pk.sample``'s run, or of the draws; none where no step counted."""
+    if "evaluations" in attributes:
+        return int(attributes.get("nonfinite", 0)), int(attributes["evaluations"])
+    if "nonfinite" not in idata["sample_stats"]:
+        return 0, 0
+    running = idata["sample_stats"]["nonfinite"].values
+    # of two runs one after the other it begins anew
+    count = int(np.maximum(np.diff(running, axis=1), 0).sum())
+    return count, running.size * spacing(idata["sample_stats"]["draw"].values)

@@ -110,7 +110,7 @@ def report(idata: Any, model: Any = None) -> str:
             len(names),
             doubts.in_short(doubted),
             "scales near 0" if doubted.short else "",
-            _of(attributes, [*still, *broken, *(tail.name for tail in doubted.derived)]),
+            _of(idata, attributes, [*still, *broken, *(tail.name for tail in doubted.derived)]),
         ),
         _no_climb(attributes),
         *_failures(idata, attributes),
@@ -149,12 +149,14 @@ def report(idata: Any, model: Any = None) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _of(attributes: dict[str, Any], but_for: list[str]) -> str:
+def _of(idata: Any, attributes: dict[str, Any], but_for: list[str]) -> str:
     """What the verdict is about, if not all."""
     said = f"but for {directions.listed(list(dict.fromkeys(but_for)))}" if but_for else ""
     part = ""
     if _failing(attributes) > advice.FAILING_TUNING:
         part = "of what the model can evaluate"
+    elif "evaluations" not in attributes and _is_much(*of_steps.not_finite(idata, attributes)):
+        part = "of where the log density is finite"  # NaN or minus infinity: pm.sample does not tell
     # little has looked for others: chains from around the initial point were all in one of two
     elif "factors" in attributes and not attributes.get("looked") and _missed(attributes) > 0.5:
         part = "of the mode that these chains are in"
@@ -363,18 +365,10 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
             f"{attributes['failed_where']}"
         )
         return
-    if "evaluations" in attributes:
-        count, tried = int(attributes.get("nonfinite", 0)), int(attributes["evaluations"])
-        of = f"{count} of {tried} evaluations"
-    elif "nonfinite" in idata["sample_stats"]:
-        running = idata["sample_stats"]["nonfinite"].values
-        # of two runs one after the other it begins anew
-        count = int(np.maximum(np.diff(running, axis=1), 0).sum())
-        tried = running.size * of_steps.spacing(idata["sample_stats"]["draw"].values)
-        of = f"{count} of the draws' {tried} evaluations"
-    else:
-        return
-    if count > 0.01 * tried or (count and "evaluations" in attributes):
+    count, tried = of_steps.not_finite(idata, attributes)
+    together = "evaluations" in attributes
+    of = f"{count} of {tried} evaluations" if together else f"{count} of the draws' {tried} evaluations"
+    if _is_much(count, tried) or (count and together):
         yield (
             f"{of} {'was' if count == 1 else 'were'} not finite. Minus infinity where the density is zero by "
             "right loses nothing; elsewhere the posterior lacks what lies there."
@@ -385,6 +379,10 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
             "of those a surrogate learns a few, and its moves end beyond the others. Smooth errors, or a step without "
             "one (pk.AdaptiveMetropolisStep) from initvals near the posterior."
         )
+
+
+def _is_much(count: int, tried: int) -> bool:
+    return count > advice.FAILING * tried
 
 
 def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:

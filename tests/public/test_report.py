@@ -348,6 +348,15 @@ def test_what_cannot_be_evaluated_stands_in_the_verdict():
         assert ("of what the model can evaluate" in said) == told
 
 
+def test_what_has_no_finite_log_density_does_too():
+    """Of ``pm.sample``'s draws: NaN and minus infinity are one count."""
+    for chains, told in ((4, True), (1, False)):  # 8 and 2 of 240: more than 1 %, and less
+        counts = np.arange(4)[:, None] < chains, np.arange(60) // 20
+        said = pk.report(of_step({"nonfinite": counts[0] * counts[1]})).split("\n")[0]
+        assert said.startswith("Usable")
+        assert ("of where the log density is finite" in said) == told
+
+
 @pytest.mark.parametrize("pooled", [True, False])
 def test_heavy_tails_are_not_usable_for_means(pooled):
     """Student-t with 1.2 and 2 degrees of freedom, and what looks heavier than it is."""
