@@ -72,9 +72,13 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     if taken := {"chain", "draw"} & {v.name for v in model.unobserved_RVs}:
         raise ValueError(f"The model has a variable named {min(taken)}, as ArviZ names a dimension: rename it.")
     if step is None:
+        _check_all_are_sampled(model, model.continuous_value_vars)  # before a step says what it learns
         step = KamiltonianStep(model=model)
     if not (isinstance(step, KamiltonianStep) and step.variant == "values"):
-        got = f"the class {step.__name__} itself, without parentheses" if isinstance(step, type) else repr(step)
+        if isinstance(step, type):
+            got = f"the class {step.__name__} itself, without parentheses"
+        else:
+            got = type(step).__name__ + (f" with {step.variant!r}" if isinstance(step, KamiltonianStep) else "")
         raise ValueError(
             f"step must be a KamiltonianStep with surrogate='values', got {got}: in a budget's few draws the others "
             "learn next to nothing to propose by, which they learn from positions. Leave step= out, or take "
@@ -107,13 +111,17 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
         )
     if step.declared_tune is not None:
         _log.info("pk.sample tunes for as long as its tune= says, whatever its step's, %d.", step.declared_tune)
-    missing = sorted({v.name for v in model.value_vars} - {v.name for v in step.vars})
+    _check_all_are_sampled(model, step.vars)
+    return step
+
+
+def _check_all_are_sampled(model, variables):
+    missing = sorted({v.name for v in model.value_vars} - {v.name for v in variables})
     if missing:
         raise ValueError(
             f"pk.sample has one step for all variables, and they have to be continuous; {', '.join(missing)} is not "
             "among the step's. Use pm.sample, with a step for each kind."
         )
-    return step
 
 
 def evaluator(executor: Any, model: pm.Model, step: KamiltonianStep, seed: int, timeout: float | None) -> Any:

@@ -46,6 +46,8 @@ def continuous(step: str, vars, model) -> list:
     if vars is None:
         vars = model.continuous_value_vars
     else:
+        if named := [v for v in vars if isinstance(v, str)]:
+            raise TypeError(f"vars takes variables, not their names: model[{named[0]!r}] in place of {named[0]!r}.")
         vars = get_value_vars_from_user_vars(vars, model)
         twice = {v.name for v in vars if vars.count(v) > 1}
         if twice:

@@ -180,8 +180,9 @@ def in_full(found: Found) -> Iterator[str]:
     if found.short:
         yield (
             f"Lowest values may be missing: {_listed(found.short)}. A scale that may be 0 has draws ever nearer to it; "
-            "these end before, as if the surrogate did not go there. Then the lower end of its interval is too "
-            "high, its mean may be, and its logarithm is not to be used. Where the density ends there by right, "
+            "these end before, as if the surrogate did not go there, or the model could not be evaluated there. Then "
+            "the lower end of its interval is too high, its mean may be, and its logarithm is not to be used. Where "
+            "the density ends there by right, "
             "nothing is missing" + ("." if found.ends_are_known else ": of a prior's end report(idata, model) knows.")
         )
 

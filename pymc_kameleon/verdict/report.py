@@ -284,7 +284,8 @@ def _missed(attributes: dict[str, Any]) -> float:
 
 def _modes(idata: Any, attributes: dict[str, Any], judged: convergence.Judgement) -> Iterator[str]:
     """What climbs exclude; how many are known, how often chains changed, and what share of the draws is in each."""
-    if (met := int(attributes.get("climbs_met", 0))) and convergence.has_converged(judged):
+    met = int(attributes.get("climbs_met", 0))
+    if _missed(attributes) < 0.5 and convergence.has_converged(judged):  # of most of the starts they say something
         yield (
             f"{met} of {int(attributes['climbs'])} climbs met: at 95 % no basin with more than "
             f"{_missed(attributes):.0%} of the starts is missing."

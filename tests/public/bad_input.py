@@ -319,6 +319,8 @@ OPTIONS = [
 ]  # fmt: skip
 
 VARIABLES = [
+    Row("vars=['x']", lambda: AM(vars=["x"], model=model()), TypeError,
+        "vars takes variables, not their names: model['x'] in place of 'x'"),
     Row("vars=[x, x]", lambda: AM(vars=[model()["x"]] * 2, model=model()), ValueError, "vars has x more than once"),
     Row("vars=[] of the model", lambda: AM(vars=[], model=model()), ValueError, "No free random variables to sample"),
     Row("vars of another model", lambda: AM(vars=[model_of(lambda: pm.Normal("x"))["x"]], model=model()), ValueError,
@@ -417,7 +419,8 @@ POOLED = [
            evaluations=(np.zeros((3, 3)), np.full(3, NAN))),
     pooled(ValueError, "checkpoint must be text, a PathLike or None, got 5", checkpoint=5),
     pooled(TypeError, "idata_kwargs has nope; pm.to_inference_data has…", idata_kwargs={"nope": 1}),
-    pooled(ValueError, "step must be a KamiltonianStep with surrogate='values'", "step=KameleonStep", step=KAM),
+    pooled(ValueError, "step must be a KamiltonianStep with surrogate='values', got the class KameleonStep itself", "step=KameleonStep", step=KAM),
+    pooled(ValueError, "got KameleonStep: in a budget's few draws", "step=KameleonStep()", step=KAM(model=model())),
     pooled(TypeError, "idata_kwargs has model, save_warmup, trace; pm.to_inference_data has…",
            idata_kwargs={"trace": None, "model": None, "save_warmup": True}),
     Row("pk.sample(step=a step of another model)", lambda: pk.sample(model=model_of(lambda: pm.Normal("x")), step=pooled_step()), ValueError,

@@ -554,6 +554,12 @@ def test_few_visits_to_the_ends_give_no_intervals():
     assert re.search(r"for those it takes 400 effective draws, at their ends too \((\d\d|1\d\d|2\d\d)\)", text)
 
 
+def test_a_few_climbs_that_met_are_not_told():
+    """At 95 % one climb alone excludes basins that are larger than nineteen of twenty starts."""
+    assert "climbs met" not in pk.report(run(climbs=4, climbs_met=4))
+    assert "climbs met" in pk.report(run(climbs=5, climbs_met=5))
+
+
 def test_without_a_look_at_other_modes_the_verdict_is_of_one():
     """All chains of black boxes that are learned one by one may be in one mode of two."""
     boxes = LEARNED | {"factors": 1, "worst_factor": [0, 0, 0, 0]}

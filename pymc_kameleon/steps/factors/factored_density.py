@@ -186,4 +186,4 @@ class FactoredDensity(LogDensity):
         try:
             return self._function(v)
         except Exception as error:  # a user's black box may raise anything
-            raise Unsplittable(f"a black box raised {type(error).__name__}") from error
+            raise Unsplittable(f"a black box could not be evaluated ({type(error).__name__})") from error

@@ -25,7 +25,7 @@ NO_LOCK = (
     "{step} needs Python's global interpreter lock, and this free-threaded Python runs without: nothing of the "
     "package, nor PyTensor's compiled functions, is tested there. Start it with PYTHON_GIL=1 (or python -X gil=1)."
 )
-COMPILES = "The sampler compiles while it tunes: some 20 s of a first run, which Numba's cache saves all others."
+COMPILES = "The sampler compiles while it tunes: 20 s to a minute of a first run, which Numba's cache saves all others."
 NO_TUNING = (
     "tune=0: nothing was learned, the draws come from the untuned proposal, and their effective sample size will "
     "be small. Give {step} some hundred tuning draws (pm.sample(tune=...))."
