@@ -47,10 +47,10 @@ def continuous(step: str, vars, model) -> list:
         vars = model.continuous_value_vars
     else:
         if named := [v for v in vars if isinstance(v, str)]:
-            there = f"model[{named[0]!r}] in place of {named[0]!r}"
+            there = f": model[{named[0]!r}] in place of {named[0]!r}"
             if named[0] not in model.named_vars:
-                there = f"and the model has no {named[0]!r}, but {names(model.free_RVs)}"
-            raise TypeError(f"vars takes variables, not their names: {there}.")
+                there = f"; the model has no {named[0]!r}, but {names(model.free_RVs)}"
+            raise TypeError(f"vars takes variables, not their names{there}.")
         vars = get_value_vars_from_user_vars(vars, model)
         twice = {v.name for v in vars if vars.count(v) > 1}
         if twice:

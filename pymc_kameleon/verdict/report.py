@@ -60,9 +60,10 @@ def report(idata: Any, model: Any = None) -> str:
         )
     chains, n = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains < 2 or n < convergence.LEAST_DRAWS:
+        few = "more evaluations, or fewer chains" if "evaluations" in posterior.attrs else "more draws"
         raise ValueError(
             f"report compares chains: it takes two of {convergence.LEAST_DRAWS} draws at least, got {chains} of {n}: "
-            + ("more evaluations, or fewer chains." if "evaluations" in posterior.attrs else "pm.sample(chains=4).")
+            f"{few if chains > 1 else 'chains=4'}."
         )
     if group(idata, "sample_stats") is None:
         raise ValueError("report takes what pk.sample or pm.sample returned, and this has no group sample_stats.")
@@ -460,6 +461,9 @@ def _advice(
             helps.append(
                 f"another parametrisation (no wall or kink, fewer unknowns{', non-centred hierarchies' * centred})"
             )
+    ours = bool({"step", "evaluations", "surrogate"} & set(attributes))
+    if ours and "factors" not in attributes and not noisy and not convergence.has_converged(judged):
+        helps.append("NUTS, pm.sample() without a step, where the model has a gradient")
     if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):
         measured = "" if noise_sd else ", if there is much: it was not measured"
         estimator = f" for the estimator of {noisy}" if noisy else ""

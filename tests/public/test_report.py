@@ -554,6 +554,26 @@ def test_few_visits_to_the_ends_give_no_intervals():
     assert re.search(r"for those it takes 400 effective draws, at their ends too \((\d\d|1\d\d|2\d\d)\)", text)
 
 
+def test_nuts_is_named_where_a_gradient_may_be():
+    """Not beside black boxes, and not where the draws are usable: a newcomer was told to tune 25,600 draws."""
+    assert "NUTS" in pk.report(of_step(LEARNED, shift=30.0))
+    assert "NUTS" not in pk.report(of_step(LEARNED))
+    assert "NUTS" not in pk.report(of_step(LEARNED | {"factors": 2, "worst_factor": 0}, shift=30.0))
+
+
+def test_of_too_little_it_says_what_is_missing():
+    for few, says in (
+        ({"chains": 1}, "1 of 60: chains=4."),
+        ({"n": 5, "chains": 4}, "4 of 5: more evaluations, or fewer chains."),
+    ):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            pk.report(run(**few))
+    alone = run(n=5, chains=4)
+    del alone["posterior"].attrs["evaluations"]
+    with pytest.raises(ValueError, match=re.escape("4 of 5: more draws.")):
+        pk.report(alone)
+
+
 def test_a_few_climbs_that_met_are_not_told():
     """At 95 % one climb alone excludes basins that are larger than nineteen of twenty starts."""
     assert "climbs met" not in pk.report(run(climbs=4, climbs_met=4))
@@ -755,7 +775,8 @@ def test_what_to_try_next_names_the_step(statistics, step):
     text = pk.report(of_step(statistics, shift=30.0))
     found = re.search(
         r"To try next: (\d+) times the draws and 400 tuning draws an unknown, pm\.sample\((\d+), tune=1200, "
-        r"step=(.+)\), its options and the rest as before\.", text,
+        r"step=(.+)\), its options and the rest as before"
+        r"(?:; another parametrisation[^;]*)?; NUTS, pm\.sample\(\) without a step", text,
     )  # fmt: skip
     assert found[3] == step
     assert int(found[2]) == 60 * int(found[1])
@@ -788,6 +809,7 @@ def test_without_a_step_of_ours_none_is_named():
     assert re.search(r"times the draws and the tuning, pm\.sample\(\d+, tune=\d+\), the rest as before\.", text)
     assert "surrogate" not in text
     assert "learned alone" not in text
+    assert "NUTS" not in text  # they may be its own
 
 
 @pytest.mark.parametrize("mass", [0.0, 0.7, 512.0])
