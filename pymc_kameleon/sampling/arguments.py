@@ -115,7 +115,7 @@ def checked_step(step: Any, model: pm.Model) -> KamiltonianStep:
     return step
 
 
-def _check_all_are_sampled(model, variables):
+def _check_all_are_sampled(model: pm.Model, variables: Iterable[Any]) -> None:
     missing = sorted({v.name for v in model.value_vars} - {v.name for v in variables})
     if missing:
         raise ValueError(
