@@ -321,6 +321,8 @@ OPTIONS = [
 VARIABLES = [
     Row("vars=['x']", lambda: AM(vars=["x"], model=model()), TypeError,
         "vars takes variables, not their names: model['x'] in place of 'x'"),
+    Row("vars=['nope']", lambda: AM(vars=["nope"], model=model()), TypeError,
+        "vars takes variables, not their names; the model has no 'nope', but x, y"),
     Row("vars=[x, x]", lambda: AM(vars=[model()["x"]] * 2, model=model()), ValueError, "vars has x more than once"),
     Row("vars=[] of the model", lambda: AM(vars=[], model=model()), ValueError, "No free random variables to sample"),
     Row("vars of another model", lambda: AM(vars=[model_of(lambda: pm.Normal("x"))["x"]], model=model()), ValueError,

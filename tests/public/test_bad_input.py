@@ -1,6 +1,7 @@
 """Every row of the table of bad input, and that docs/bad_input.md is made from it."""
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_kameleon as pk
@@ -8,7 +9,7 @@ from pymc_kameleon.samplers import seam
 from pymc_kameleon.sampling import arguments
 from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.steps.base import KernelStep
-from tests.public.bad_input import PAGE, SECTIONS, model, page
+from tests.public.bad_input import PAGE, SECTIONS, model, model_of, page, poisson
 from tests.public.conftest import Accepted
 
 POINT = {"x": np.zeros(2), "y": np.zeros(())}
@@ -55,6 +56,12 @@ def test_no_black_box_is_called_for_it(given, monkeypatch):
     monkeypatch.setattr(arguments, "checked_step", lambda *_: pytest.fail("too late"))
     with pytest.raises(ValueError, match=next(iter(given))):
         pk.sample(model=model(), **given)
+
+
+def test_a_discrete_unknown_is_refused_before_a_step_is_built(monkeypatch):
+    monkeypatch.setattr(arguments, "KamiltonianStep", lambda **_: pytest.fail("too late"))
+    with pytest.raises(ValueError, match=r"they have to be continuous; k is not among the step's"):
+        pk.sample(model=model_of(lambda: pm.Normal("x"), poisson), max_evaluations=100)
 
 
 def test_the_page_is_made_from_the_table():

@@ -559,6 +559,7 @@ def test_nuts_is_named_where_a_gradient_may_be():
     assert "NUTS" in pk.report(of_step(LEARNED, shift=30.0))
     assert "NUTS" not in pk.report(of_step(LEARNED))
     assert "NUTS" not in pk.report(of_step(LEARNED | {"factors": 2, "worst_factor": 0}, shift=30.0))
+    assert "NUTS" not in pk.report(of_step(LEARNED, shift=30.0), noisy_model())
 
 
 def test_of_too_little_it_says_what_is_missing():
