@@ -43,6 +43,7 @@ SEVERAL = "of several versions"
 # They speak of draws, and draw none; and the result that is of what they say.
 SPEAK = (
     "plots/", "steps/told/", "verdict/directions.py", "verdict/doubts.py", "verdict/of_steps.py", "verdict/report.py",
+    "verdict/to_try.py",
 )  # fmt: skip
 SAID = ("verdicts",)
 

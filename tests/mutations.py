@@ -765,7 +765,7 @@ MUTATIONS = [
     Mutation("samplers/arrival/phase", "return point if state.within is None else np.clip(point, *state.within)", "return point",
              "a climb from elsewhere goes anywhere", "test_arrival.py -k ten_scales"),
     Mutation("samplers/kamiltonian/factors/surface", "MAX_LEAPFROG = 200", "MAX_LEAPFROG = 60", "a walk along thin ridges", "test_factored_kamiltonian.py -k hundredth"),
-    Mutation("verdict/report", "if int(attributes.get(\"factors\", 0)) == 1 and not noisy:", "if \"factors\" in attributes and not noisy:",
+    Mutation("verdict/to_try", "if int(attributes.get(\"factors\", 0)) == 1 and not noisy:", "if \"factors\" in attributes and not noisy:",
              "a hierarchy is to be learned as a whole", "public/test_report.py"),
     Mutation("steps/factors/split", "if len(terms) < 32 else", "if True else", "more terms than operands", "steps/test_alike.py -k more_terms"),
     Mutation("steps/pytensor_internals", "if len(outputs) != 1 or getattr(function, \"profile\", None):", "if len(outputs) != 1:",
@@ -879,6 +879,9 @@ MUTATIONS = [
              "return [*model.free_RVs, *model.observed_RVs, *model.potentials]", "data that are listed twice count twice", "test_steps.py -k twice"),
     Mutation("steps/options", "    mend(model)\n", "", "data that are listed twice stay so", "test_steps.py -k twice"),
     Mutation("steps/base", "            check_shapes(self, point)", "            pass", "the variables of other data", "test_steps.py -k length"),
+    Mutation("verdict/to_try", "if model is None or not boxes_of(model):", "if True:", "a gradient is looked for beside a black box",
+             "public/test_report.py -k step_that_learns_it"),
+    Mutation("verdict/to_try", "max(1000, wanted)", "more * tune", "ten times no tuning", "public/test_report.py -k hardly_any"),
 ]  # fmt: skip
 
 

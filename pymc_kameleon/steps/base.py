@@ -152,12 +152,12 @@ class KernelStep(BlockedStep):
     _bar_shows: ClassVar[str] = progress.SCALE  # below acceptance and evaluations
 
     stats_dtypes_shapes: ClassVar[dict] = {
-        **dict.fromkeys(("accept", "accepted", "scaling", "model_logp"), FLOAT),
+        **dict.fromkeys(("accept", "scaling", "model_logp"), FLOAT),
         "nonfinite": COUNT,
         "other_mode": SINGLE,
         "move": MOVE,
-        "warning": (SamplerWarning, None),  # as NUTS has it
-    }
+        "warning": (SamplerWarning, None), "accepted": (bool, []),  # as NUTS and DEMetropolisZ have them
+    }  # fmt: skip
 
     if TYPE_CHECKING:
 
@@ -206,8 +206,8 @@ class KernelStep(BlockedStep):
         self.life = Life(self._sampler_of(self.density, sampler), self.density, rng)
         self._starts = Starts(model, self.vars, point, self.density)
         self._names = {n: f"{self.name}_{shown}" for n, shown in NUTS_HAS.items() if self.density.has_others}
-        declared = self._declared() | ({"noise_sd": FLOAT} if self.density.noisy else {})
-        declared |= {"work": FLOAT, "work_spent": FLOAT} if self.density.given_work else {}
+        declared = self._declared() | ({"noise_sd": SINGLE} if self.density.noisy else {})
+        declared |= {"work": SINGLE, "work_spent": FLOAT} if self.density.given_work else {}
         # as PyMC itself does, for every step
         self.stats_dtypes_shapes = {self._names.get(n, n): kind for n, kind in declared.items()}  # type: ignore[misc]
         self.stats_dtypes = [{n: dtype for n, (dtype, _) in self.stats_dtypes_shapes.items()}]
@@ -466,7 +466,7 @@ class KernelStep(BlockedStep):
         here, work = state.here, state.work
         row = progress.Row(own, **self._draw_statistics(told))
         row |= {
-            "accept": told.accept_prob, "accepted": float(told.accepted),
+            "accept": told.accept_prob, "accepted": told.accepted,
             "model_logp": self.density.model_log_density(here.position, here.log_density),
             "nonfinite": self.nonfinite, "other_mode": search.largest(state.elsewhere, state.looked),
             "move": told.proposal.move, "warning": self.watch.take(),

@@ -7,27 +7,16 @@ from typing import Any
 import numpy as np
 
 from pymc_kameleon.samplers import noise_probe
-from pymc_kameleon.steps.hierarchies.reparametrized_density import left_centred
 from pymc_kameleon.steps.noise.hidden_generators import hidden_names
 from pymc_kameleon.steps.noise.noisy_factors import noisy_names
 from pymc_kameleon.steps.pooled_trace import group, plain
 from pymc_kameleon.steps.prior_scale import bounded_names, finite_ends
 from pymc_kameleon.steps.told import advice
-from pymc_kameleon.steps.told.surrogate_report import beyond_noise
 from pymc_kameleon.steps.told.watch import MODELLED
-from pymc_kameleon.verdict import control_variates, convergence, directions, doubts, endless, of_steps
+from pymc_kameleon.verdict import control_variates, convergence, directions, doubts, endless, of_steps, to_try
 
-MOST = 10  # times as much, in one advice
 EDGES = 0.5  # of the evaluations, without a density
 SHOWN = 3  # chains that are named, of those that are where the others are not
-ALL_MODES = (
-    'pk.sample(step=pk.KamiltonianStep(learn="all"), initvals="prior"), which jumps between modes that its starts reach'
-)
-
-AS_A_WHOLE = (
-    "if the black box jumps, bends sharply or turns, the log density as a whole: step=pk.KamiltonianStep("
-    'learn="all"), or pm.sample(step=pk.FastKameleonStep())'
-)
 
 
 def report(idata: Any, model: Any = None) -> str:
@@ -132,18 +121,17 @@ def report(idata: Any, model: Any = None) -> str:
             learned=attributes.get("surrogate") != "none",
         ),
         *of_steps.divergences(idata),
-        *_advice(
-            judged,
-            ess,
+        *to_try.sentence(
+            idata,
+            model,
             attributes,
+            judged,
+            len(names),
+            ess.value,
             n * of_steps.spacing(posterior["draw"].values),
-            _wanted(attributes, len(names), model),
-            noisy,
-            noise_sd,
-            biased=bool(doubted.biased or doubted.hidden),
+            noise=(noisy, noise_sd),
             cut=bool(doubted.cut),
-            centred=_centred(idata, attributes, model),
-            beside=_beside(attributes, model),
+            biased=bool(doubted.biased or doubted.hidden),
         ),
         *_unseen(attributes, noise_sd),
     ]
@@ -385,101 +373,6 @@ def _failures(idata: Any, attributes: dict[str, Any]) -> Iterator[str]:
 
 def _is_much(count: int, tried: int) -> bool:
     return count > advice.FAILING * tried
-
-
-def _wanted(attributes: dict[str, Any], elements: int, model: Any) -> int:
-    """How many tuning draws the step asked for if there were fewer, by its own rule; 0 where it did not.
-
-    That is by the unknowns. Where they are not known, all ``elements`` count: as far as ten times the tuning.
-    """
-    if "step" not in attributes or "factors" in attributes:
-        return 0
-    if model is not None:
-        point = model.initial_point()
-        return advice.TUNING * sum(np.size(point[v.name]) for v in model.continuous_value_vars)
-    return min(advice.TUNING * elements, MOST * int(attributes.get("tuning_steps", 0)))
-
-
-def _centred(idata: Any, attributes: dict[str, Any], model: Any) -> bool:
-    """Whether there may be a hierarchy that nobody has non-centred: True where it is not known."""
-    found = idata["sample_stats"]
-    if "noncentred" in found and found["noncentred"].values.any():
-        return False
-    if "centred" in attributes:
-        return bool(attributes["centred"])
-    return model is None or left_centred(model)
-
-
-def _beside(attributes: dict[str, Any], model: Any) -> str:
-    """The discrete unknowns, which another step moves; nothing is known of them without the model."""
-    if "step" not in attributes or model is None:
-        return ""
-    return ", ".join(rv.name for rv in model.free_RVs if rv.dtype.startswith(("int", "uint", "bool")))
-
-
-def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
-    """The run ``more`` times as long, in the words of whoever made it."""
-    if "evaluations" in attributes:  # pk.sample
-        total = more * int(attributes["evaluations"])
-        if "checkpoint" in attributes:
-            rest = "(and draws=, target_ess= as much greater, where given): its checkpoint goes on"
-            return f"{more} times the evaluations, the same call with max_evaluations={total} {rest}"
-        call = f"pk.sample(max_evaluations={total}, evaluations=idata)"
-        return f"{more} times the evaluations, {call}, which learns from these, the rest as before"
-    tune, what = int(attributes.get("tuning_steps", 0)), "the tuning"
-    if not tune:
-        return f"{more} times the draws and the tuning"
-    longer = more * tune
-    if tune < wanted:
-        longer, what = wanted, f"{advice.TUNING} tuning draws an unknown" if wanted != MOST * tune else what
-    step, its = (f", step={attributes['step']}", "its options and ") if "step" in attributes else ("", "")
-    return f"{more} times the draws and {what}, pm.sample({more * n}, tune={longer}{step}), {its}the rest as before"
-
-
-def _advice(
-    judged: convergence.Judgement, ess: doubts.Worst, attributes: dict[str, Any], n: int, wanted: int, noisy: str,
-    noise_sd: float, *, cut: bool, biased: bool = False, centred: bool = True, beside: str = "",
-) -> Iterator[str]:  # fmt: skip
-    helps = []
-    if biased:  # more draws of another distribution are no help
-        return
-    if beside:
-        helps.append(f"sum out {beside}, which another step moves: what is learned here is of its old values")
-    if not convergence.is_enough(judged, convergence.ENOUGH):
-        more = int(min(max(2.0, math.ceil(convergence.ENOUGH / max(ess.value, 1.0))), MOST))
-        helps.append(_longer(more, attributes, n, wanted))
-    elif cut or not convergence.are_intervals_known(judged):
-        helps.append(_longer(2, attributes, n, wanted))
-    error = beyond_noise(float(attributes.get("residual_sd", 0.0)), noise_sd)
-    wrong = attributes.get("surrogate") == "none" or error > 1.0
-    if wrong:
-        if "evaluations" in attributes:
-            helps.append("fewer chains with as many evaluations, so that more rounds are left to learn in")
-        if int(attributes.get("factors", 0)) == 1 and not noisy:  # a hierarchy has too many unknowns for that
-            helps.append(AS_A_WHOLE)
-        if noise_sd or not noisy:
-            helps.append(
-                f"another parametrisation (no wall or kink, fewer unknowns{', non-centred hierarchies' * centred})"
-            )
-    ours = bool({"step", "evaluations", "surrogate"} & set(attributes))
-    if ours and "factors" not in attributes and not noisy and not convergence.has_converged(judged):
-        helps.append("NUTS, pm.sample() without a step, where the model has a gradient")
-    if noise_sd > noise_probe.TOO_MUCH or (wrong and noisy and not noise_sd):
-        measured = "" if noise_sd else ", if there is much: it was not measured"
-        estimator = f" for the estimator of {noisy}" if noisy else ""
-        helps.append(f"less noise{measured} (more work{estimator})")
-    if {"other_mode", "ends_elsewhere"} & set(attributes):
-        goes = {"step", "factors"} <= set(attributes)
-        longer = "longer tuning, in which chains go to what their climbs have found; or " * goes
-        helps.append(f"{longer}{ALL_MODES} (the place named above has to be among its draws)")
-    elif "factors" in attributes and not noisy and not convergence.has_converged(judged):
-        helps.append(f"if there are several modes, {ALL_MODES}")
-    if "missed_where" in attributes:
-        helps.append("more evaluations for tuning, and another seed with initvals='prior' to compare")
-    if n < 50 and ess.value >= convergence.FEW:
-        helps.append("longer chains: below 50 draws their starts may still show")
-    if helps:
-        yield "To try next: " + "; ".join(helps) + "."
 
 
 def _unseen(attributes: dict[str, Any], noise_sd: float) -> Iterator[str]:

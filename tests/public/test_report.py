@@ -9,11 +9,13 @@ from functools import partial
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import xarray
+from pytensor.compile.ops import wrap_py
 
 import pymc_kameleon as pk
-from pymc_kameleon.verdict import convergence, directions, doubts, of_steps, report
+from pymc_kameleon.verdict import convergence, directions, doubts, of_steps, to_try
 from tests.support.hierarchies import BlackBox
 
 
@@ -185,7 +187,8 @@ def test_what_is_said(case):
 def test_what_is_cut_off_is_told_to_go_on():
     """Of ends only where they are not known: see the prior that ends, below."""
     judged = convergence.Judgement(2000.0, 1.0, math.nan)
-    found = report._advice(judged, doubts.Worst("sd", 2000.0), {"tuning_steps": 500}, 500, 0, "", 0.0, cut=True)
+    attributes = {"tuning_steps": 500}
+    found = to_try.sentence(None, None, attributes, judged, 1, 2000.0, 500, noise=("", 0.0), cut=True, biased=False)
     assert list(found) == [
         "To try next: 2 times the draws and the tuning, pm.sample(1000, tune=1000), the rest as before."
     ]
@@ -560,6 +563,31 @@ def test_nuts_is_named_where_a_gradient_may_be():
     assert "NUTS" not in pk.report(of_step(LEARNED))
     assert "NUTS" not in pk.report(of_step(LEARNED | {"factors": 2, "worst_factor": 0}, shift=30.0))
     assert "NUTS" not in pk.report(of_step(LEARNED, shift=30.0), noisy_model())
+
+
+def test_of_a_black_box_the_step_that_learns_it_is_named():
+    """Beside one nobody has a gradient; and it is not told to who has that step."""
+
+    @wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
+    def solve(x):
+        return np.exp(x)
+
+    with pm.Model() as model:
+        mu = pm.Normal("mu", shape=2)
+        pm.Normal("y", solve(mu), 1.0, observed=np.ones(2))
+    for statistics, named in (({"rank": 5, "gamma": 0.1}, True), (LEARNED, False)):
+        text = pk.report(of_step(statistics, shift=30.0), model)
+        assert ("step=pk.KamiltonianStep(), which learns black boxes" in text) == named
+        assert "NUTS" not in text
+
+
+@pytest.mark.parametrize(("tuned", "advised"), [(0, 1000), (99, 1000), (100, 1000), (300, 1200)])
+def test_of_hardly_any_tuning_no_multiple_is_advised(tuned, advised):
+    """Ten times none is none."""
+    made = of_step(LEARNED, shift=30.0)
+    made["posterior"].attrs["tuning_steps"] = tuned
+    assert f"tune={advised}, " in pk.report(made)
+    assert ("tuning to learn from" in pk.report(made)) == (tuned < 100)
 
 
 def test_of_too_little_it_says_what_is_missing():
