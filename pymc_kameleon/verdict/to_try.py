@@ -14,7 +14,6 @@ from pymc_kameleon.steps.told.surrogate_report import beyond_noise
 from pymc_kameleon.verdict import convergence
 
 MOST = 10  # times as much, in one advice
-LEAST = 100  # tuning draws: of fewer no multiple is advised, but what pm.sample takes by itself
 KAMILTONIAN = "pk.KamiltonianStep()"
 ALL_MODES = (
     'pk.sample(step=pk.KamiltonianStep(learn="all"), initvals="prior"), which jumps between modes that its starts reach'
@@ -69,7 +68,7 @@ def _longer(more: int, attributes: dict[str, Any], n: int, wanted: int) -> str:
         return f"{more} times the draws and the tuning"
     tune, what = int(attributes["tuning_steps"]), "the tuning"
     longer = more * tune
-    if tune < LEAST:
+    if MOST * tune < 1000:  # pm.sample's own, of which no multiple of so few is
         longer, what = max(1000, wanted), "tuning to learn from"
     elif tune < wanted:
         longer, what = wanted, f"{advice.TUNING} tuning draws an unknown" if wanted != MOST * tune else what
