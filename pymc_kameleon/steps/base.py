@@ -95,7 +95,7 @@ class KernelStep(BlockedStep):
         one tuning draw of max(3, d // 3) then climbs from draws of the prior, to look for other modes. A chain that is
         at ``initial_point`` first jumps to an over-dispersed start of its own, so that R-hat can tell whether chains
         from different starts agree. Default True, False with ``preset="paper"``. Only the jump where the log density is
-        noisy, black boxes are learned one by one or other steps move variables of the model.
+        noisy or other steps move variables. Of black boxes learned one by one the sampler climbs; looks follow.
     learning_draws : int, optional
         Learn from so many tuning draws, at least 1, and be frozen from then on, which bounds what the step keeps, some
         8 d + 250 bytes a draw; ``tune=`` should get the same number. Default: learn from all tuning draws.

@@ -41,7 +41,7 @@ class AdaptiveMetropolisStep(KernelStep):
     cold start (coordinate-wise moves, a covariance from a window, long axes from values) is this package's;
     ``preset="paper"`` is without it.
 
-    Statistics of every draw: ``accept`` (acceptance probability), ``accepted`` (0 or 1), ``scaling``, ``lp``,
+    Statistics of every draw: ``accept`` (acceptance probability), ``accepted`` (whether it was), ``scaling``, ``lp``,
     ``nonfinite`` (running count of proposals without a finite log density), ``other_mode``, ``move``.
 
     Examples
