@@ -19,7 +19,7 @@ from pymc_kameleon.sampling import arguments
 from pymc_kameleon.steps import base
 from pymc_kameleon.steps.factors import structure
 from pymc_kameleon.steps.told import advice
-from pymc_kameleon.surrogates.values import regression
+from pymc_kameleon.surrogates.values import preparation
 from pymc_kameleon.verdict import convergence
 from tests.step_tester import sample
 from tests.support.hierarchies import BlackBox
@@ -271,7 +271,7 @@ def test_a_log_density_of_minus_1e200_is_no_overflow():
     x = rng.standard_normal((60, 2))
     y = -0.5 * np.square(x).sum(axis=1)
     y[:3] = -1e200
-    data = regression.prepare(rng, x, y, y, x[3:], y[3:], 0.1, 0.1)
+    data = preparation.prepare(rng, x, y, y, x[3:], y[3:], 0.1, 0.1)
     assert len(data.y) == 57
 
 

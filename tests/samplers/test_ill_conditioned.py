@@ -6,6 +6,7 @@ import pytest
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values import preparation
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
 from tests.quadratics import CLOUDS, RATIOS, cloud, normal
@@ -61,7 +62,7 @@ def test_standardised_one_by_one_it_is_not(kind, monkeypatch):
         scale = np.sqrt(weights @ np.square(points - centre) / weights.sum())
         return centre, np.diag(scale)
 
-    monkeypatch.setattr(value_regression, "whiten", one_by_one)
+    monkeypatch.setattr(preparation, "whiten", one_by_one)
     assert max(residual_sds(*fitted(5, 1e6, True, kind))) > 100 * LEARNED
 
 

@@ -10,7 +10,9 @@ from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
 from pymc_kameleon.surrogates.values import features, known_scales, least_squares, regression, scale_basis, scales
+from pymc_kameleon.surrogates.values.columns import share_columns, unpack
 from pymc_kameleon.surrogates.values.library import LIBRARY, parts
+from pymc_kameleon.surrogates.values.preparation import prepare
 from tests.support.chains import two_sample_z
 from tests.support.differences import slopes
 
@@ -214,7 +216,7 @@ def test_scales_and_monomials_are_learned_beside_each_other(monkeypatch):
 
 def screened(rng, x, y):
     half = len(x) // 2
-    data = regression.prepare(rng, x, y, y, x[:half], y[:half], 0.3, 0.15)
+    data = prepare(rng, x, y, y, x[:half], y[:half], 0.3, 0.15)
     train, _ = parts(data)
     arguments = (data.s[train], data.whiten_factor, data.y[train], data.weights[train])
     quadratic = features.quadratic_features(data.u[train])
@@ -239,8 +241,8 @@ def test_the_fit_is_weighted_least_squares_made_concave():
     rng = np.random.default_rng(4)
     x, y = hierarchy(rng, 300)
     y = y + 0.05 * np.sin(3.0 * x[:, 0])  # so that it does not hold exactly
-    data = regression.prepare(rng, x, y, y, x[:150], y[:150], 0.3, 0.15)
-    shared = regression.share_columns(data, False)
+    data = prepare(rng, x, y, y, x[:150], y[:150], 0.3, 0.15)
+    shared = share_columns(data, False)
     basis = candidates(data, shared.columns)[1]
     free = features.quadratic_size(8)
     columns = np.concatenate([shared.columns[:, :free], basis.extra], axis=1)
@@ -256,7 +258,7 @@ def test_the_fit_is_weighted_least_squares_made_concave():
     np.testing.assert_allclose(
         columns @ made, columns[:, free:] @ made[free:] + shared.columns[:, :free] @ beside, rtol=1e-6, atol=1e-6
     )
-    surrogate = regression.unpack(basis, made, shared.scale[:free], data.offset)
+    surrogate = unpack(basis, made, shared.scale[:free], data.offset)
     at = data.template.centre + data.template.scale * data.s
     np.testing.assert_allclose(features.values(surrogate, at), columns @ made + data.offset)
     assert np.linalg.eigvalsh(surrogate.blocks.quadratic[0]).max() < 1e-10
@@ -266,7 +268,7 @@ def test_screening_needs_points_for_what_it_looks_for():
     """Fewer points than columns: no scale rather than one that explains everything."""
     rng = np.random.default_rng(6)
     x, y = funnel(rng, 60, 6)
-    data = regression.prepare(rng, x, y, y, x[:30], y[:30], 0.3, 0.15)
+    data = prepare(rng, x, y, y, x[:30], y[:30], 0.3, 0.15)
     quadratic = features.quadratic_features(data.u)
     columns = quadratic.shape[1]
     for basis in candidates(data, quadratic):

@@ -8,8 +8,10 @@ import pytest
 
 from pymc_kameleon.surrogates import transitions
 from pymc_kameleon.surrogates.values import features, least_squares, monomials, power_tails, regression
+from pymc_kameleon.surrogates.values.columns import build, share_columns, unpack
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
 from pymc_kameleon.surrogates.values.library import LIBRARY
+from pymc_kameleon.surrogates.values.preparation import prepare
 from tests.support.differences import slopes
 
 # --- features -----------------------------------------------------------------------------------
@@ -173,13 +175,13 @@ def test_a_fit_is_weighted_ridge_regression(family, monkeypatch):
     fitted = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=(family,))
     # the same random numbers, in the order of the fit: held-out points, then the basis
     again = np.random.default_rng(5)
-    data = regression.prepare(again, x, y, y, chain, chain_y, 0.3, 0.15)
+    data = prepare(again, x, y, y, chain, chain_y, 0.3, 0.15)
     depth = np.maximum(0.0, np.quantile(chain_y, 0.3) - data.y - data.offset)
     weights = 1.0 / (0.09 + (0.15 * depth) ** 2)
     np.testing.assert_allclose(data.weights, weights / weights.max(), rtol=1e-10)
     at = data.template.centre + data.template.scale * data.s  # the points, in the fit's order
-    shared = regression.share_columns(data, family.monomials)
-    basis = regression.build(again, data, shared, family)
+    shared = share_columns(data, family.monomials)
+    basis = build(again, data, shared, family)
     columns = np.concatenate([shared.columns[:, : basis.base], basis.extra], axis=1)
     free, p = 10, columns.shape[1]
     gram = columns.T @ (columns * data.weights[:, None])
@@ -187,7 +189,7 @@ def test_a_fit_is_weighted_ridge_regression(family, monkeypatch):
 
     def solved(ridge):
         found = least_squares.solve(system_of_all, ridge)
-        return regression.unpack(basis, found, shared.scale[: basis.base], data.offset)
+        return unpack(basis, found, shared.scale[: basis.base], data.offset)
 
     for ridge in (1e-4, 1e-2):
         penalty = data.weights.sum() * np.where(np.arange(p) < free, 0.0, ridge)
@@ -320,9 +322,9 @@ def chosen_monomials(shared):
 
 def test_in_many_dimensions_the_monomials_that_matter_are_found_and_kept():
     (x, y), rng = banana_in_twenty_dimensions(800), np.random.default_rng(1)
-    data = regression.prepare(rng, x, y, y, x, y, 0.3, 0.15)
+    data = prepare(rng, x, y, y, x, y, 0.3, 0.15)
     matter = {(0, 0, 0, 4, 0, 0), (0, 1, 0, 2, 1, 0)}  # of some 1000 monomials in pairs of variables
-    shared = regression.share_columns(data, True)
+    shared = share_columns(data, True)
     assert len(shared.variables) < monomials.MAX_MONOMIALS / 2
     assert matter <= chosen_monomials(shared)
     fit = regression.fit(rng, x, y, x, y)
@@ -330,8 +332,8 @@ def test_in_many_dimensions_the_monomials_that_matter_are_found_and_kept():
     assert fit.error < 0.01
     # where the values say nothing, the last fit's are kept; without it they are not
     noise = data._replace(y=rng.standard_normal(len(data.y)))
-    assert matter <= chosen_monomials(regression.share_columns(noise, True, fit.surrogate))
-    assert not matter <= chosen_monomials(regression.share_columns(noise, True))
+    assert matter <= chosen_monomials(share_columns(noise, True, fit.surrogate))
+    assert not matter <= chosen_monomials(share_columns(noise, True))
 
 
 def test_monomials_that_are_mostly_lower_ones_are_found_among_hundreds():
@@ -348,8 +350,8 @@ def test_monomials_that_are_mostly_lower_ones_are_found_among_hundreds():
 
 def test_held_out_points_have_no_say_in_which_monomials_are_tried():
     x, y = banana_in_twenty_dimensions(800)
-    data = regression.prepare(np.random.default_rng(1), x, y, y, x, y, 0.3, 0.15)
+    data = prepare(np.random.default_rng(1), x, y, y, x, y, 0.3, 0.15)
     other = np.where(data.held_out, 100.0 * data.y[::-1], data.y)
-    chosen = [regression.share_columns(data._replace(y=v), True) for v in (data.y, other, other[::-1])]
+    chosen = [share_columns(data._replace(y=v), True) for v in (data.y, other, other[::-1])]
     assert chosen_monomials(chosen[0]) == chosen_monomials(chosen[1])
     assert chosen_monomials(chosen[0]) != chosen_monomials(chosen[2])

@@ -24,24 +24,22 @@ proposal says as much about the log density as an accepted one.
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from pymc_kameleon.numerics import checks
-from pymc_kameleon.surrogates.values import features, known_scales, monomials, power_tails, scale_basis, scales
-from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, PAIRWISE, Surrogate
+from pymc_kameleon.surrogates.values import features, known_scales, scale_basis
+from pymc_kameleon.surrogates.values.columns import Shared, beside, build, share_columns, unpack
+from pymc_kameleon.surrogates.values.features import Surrogate
 from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from pymc_kameleon.surrogates.values.least_squares import (
     REFINEMENTS,
     RIDGES,
     Problem,
-    column_size,
-    root,
     solve,
     solve_stubbornly,
     weighted_gram,
-    whiten,
 )
 from pymc_kameleon.surrogates.values.library import GOOD_ENOUGH, LIBRARY, Basis, Data, Family, parts
+from pymc_kameleon.surrogates.values.preparation import prepare, without_noise
 
 RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
@@ -68,17 +66,6 @@ class Fit(NamedTuple):
     # (d, d): s = L z: lower triangular factor of the chain's correlation, shrunk towards the points'
     whiten_factor: np.ndarray
     n_points: int
-
-
-class Shared(NamedTuple):
-    """The columns that most families share, with their weighted Gram matrices over both parts of the data."""
-
-    columns: np.ndarray  # (n, p), of unit weighted root mean square
-    scale: np.ndarray  # (p,)
-    variables: np.ndarray
-    powers: np.ndarray
-    train: np.ndarray  # (p, p)
-    test: np.ndarray
 
 
 class Candidate(NamedTuple):
@@ -135,7 +122,7 @@ def fit(
         positions, log_densities = positions[finite], log_densities[finite]
     latest = most_points(positions.shape[1])
     positions, log_densities = positions[-latest:], log_densities[-latest:]
-    depths = _without_noise(positions, log_densities, previous)
+    depths = without_noise(positions, log_densities, previous)
     names = [family.name for family in library]
     if previous is not None and not full:
         names = ["quadratic", "polynomial", previous.family]
@@ -168,81 +155,6 @@ def most_points(d: int) -> int:
 def affordable(d: int) -> bool:
     """Whether a quadratic in ``d`` dimensions can be fitted within ``MAX_WORK``: up to d = 78."""
     return most_points(d) > 1.2 * features.quadratic_size(d)
-
-
-def _without_noise(positions, log_densities, previous: Fit | None):
-    """Values to take the depth in the weights from: f where it agrees with y, y elsewhere.
-
-    Weights that follow the noise in y bias the fit (upwards, and more so further out).
-    """
-    if previous is None:
-        return log_densities
-    smooth = features.values(previous.surrogate, np.ascontiguousarray(positions))
-    agree = np.abs(smooth - log_densities) < 4.0 * previous.residual_sd
-    return np.where(agree, smooth, log_densities)
-
-
-def prepare(
-    rng: np.random.Generator, positions, log_densities, depths, chain, chain_log_densities,
-    floor, relative, known=(),
-) -> Data:  # fmt: skip
-    """Coordinates from the chain, relative-error weights, and the random held-out fifth."""
-    centre = np.median(chain, axis=0)
-    scale = chain.std(axis=0) + 1e-9 * np.abs(centre) + 1e-300
-    reference = np.quantile(chain_log_densities, 0.3)
-    offset = float(np.median(chain_log_densities))
-    with np.errstate(over="ignore"):  # 1e200 below the top: a weight of zero
-        weights = 1.0 / (floor**2 + np.square(relative * np.maximum(0.0, reference - depths)))
-        s, y = (positions - centre) / scale, log_densities - offset
-    weights /= weights.max()
-    near = np.abs(s).max(axis=1) < 1e30  # squares of fourth powers are still numbers
-    kept = np.flatnonzero((weights > 1e-10) & near & checks.moderate(y))
-    if not len(kept):
-        raise np.linalg.LinAlgError("no value near the top is near the chain")
-    held_out = rng.random(len(kept)) < 0.2
-    order = np.argsort(held_out, kind="stable")  # so that both parts are slices
-    kept, held_out = kept[order], held_out[order]
-    s, y, weights = s[kept], y[kept], weights[kept]
-    origin, spread = whiten(s, weights)
-    if not np.linalg.norm(spread, axis=1).min() > 1e-100:
-        raise np.linalg.LinAlgError("the values near the top are all at one value of a coordinate")
-    frame = _inverse(spread)
-    states = (chain - centre) / scale
-    factor = _chain_factor(states, spread)
-    template = features.blank(centre, scale, _inverse(factor))
-    heights = y
-    if known:
-        blocks, linear = known_scales.in_surrogate(known, centre, scale, factor)
-        template = template._replace(blocks=blocks, known=len(known), known_linear=linear)
-        y = heights - features.values_and_slopes(template, np.ascontiguousarray(s))[0]
-    return Data(
-        s=s,
-        u=(s - origin) @ frame.T,
-        z=s @ template.whiten.T,
-        y=y,
-        heights=heights,
-        weights=weights,
-        held_out=held_out,
-        offset=offset,
-        reference=float(reference) - offset,
-        template=template._replace(origin=origin, frame=frame),
-        whiten_factor=factor,
-        tails=power_tails.choose(states @ template.whiten.T),
-    )
-
-
-def _chain_factor(s, spread):
-    """Lower triangular L: L L' is the covariance of ``s`` (m, d), shrunk towards ``spread`` ``spread``'.
-
-    Shrunk towards the diagonal it would stop at axes of 1 : 30, and be another matrix in other units of rotated axes.
-    """
-    shrink = 0.001
-    own = np.sqrt((1.0 - shrink) / len(s)) * (s - s.mean(axis=0))
-    return root(np.concatenate([own, np.sqrt(shrink) * spread.T]))
-
-
-def _inverse(factor):
-    return np.ascontiguousarray(scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True))
 
 
 def _search(rng, data: Data, families, relative, earlier: Surrogate | None) -> Fit:
@@ -287,73 +199,9 @@ def _bases(rng, data, shared, families):
             continue
         if family.scales:
             found = scale_basis.find(data, shared.columns) if found is None else found
-            yield from scale_basis.build(data, family, *_beside(data, shared, family), found)
+            yield from scale_basis.build(data, family, *beside(data, shared, family), found)
         else:
             yield build(rng, data, shared, family)
-
-
-def share_columns(data: Data, richer: bool, earlier: Surrogate | None = None) -> Shared:
-    """Quadratic columns, then the richest set of monomials with at most min(0.35 n, 700) terms.
-
-    Where not even the quartic in pairs of variables has so few, beyond 16 dimensions, its most promising terms: those
-    that mattered ``earlier`` and those that :func:`_screen` finds.
-    """
-    columns = features.quadratic_features(data.u)
-    variables = powers = monomials.NO_MONOMIALS
-    if richer:
-        variables, powers = monomials.choose(data, columns, earlier)
-        columns = np.concatenate([columns, monomials.features(data.s, variables, powers)], axis=1)
-    scale = column_size(columns, data.weights)
-    columns = columns / scale
-    grams = (weighted_gram(columns[part], columns[part], data.weights[part]) for part in parts(data))
-    return Shared(columns, scale, variables, powers, *grams)
-
-
-def build(rng: np.random.Generator, data: Data, shared: Shared, family: Family) -> Basis:
-    """Columns of ``family`` beside the shared ones, if it is not one of scales."""
-    n, d = data.s.shape
-    template, base = _beside(data, shared, family)
-    columns, scales, projection = [np.zeros((n, 0))], [np.zeros(0)], None
-    size = int(min(300, 0.4 * n))  # centres at most: what a value costs
-    if family.kind == FOURIER:
-        frequencies, phases = features.sparse_frequencies(rng, size, d)
-        columns.append(np.cos(data.s @ frequencies.T + phases) * np.sqrt(2.0 / size))
-        scales.append(np.full(size, np.sqrt(0.5 * size)))
-        template = template._replace(kind=FOURIER, centres=frequencies, phases=phases)
-    elif family.kind in (GAUSSIAN, PAIRWISE):
-        kernel, points = (
-            (features.gaussian_kernel, data.z) if family.kind == GAUSSIAN else (features.pairwise_kernel, data.s)
-        )
-        chances = np.minimum(data.weights, np.median(data.weights))
-        centres = np.ascontiguousarray(points[rng.choice(n, size=size, replace=False, p=chances / chances.sum())])
-        projection = _nystroem(kernel(centres, centres, family.lengthscale))
-        columns.append(kernel(points, centres, family.lengthscale) @ projection)
-        scales.append(np.ones(projection.shape[1]))
-        template = template._replace(
-            kind=family.kind, centres=centres, phases=np.zeros(size), lengthscale=family.lengthscale
-        )
-    if family.tail_scale > 0.0:
-        tails = features.tail_features(data.s, data.z, family.tail_scale)
-        scales.append(column_size(tails, data.weights))
-        columns.append(tails / scales[-1])
-        template = template._replace(tails=np.zeros(len(LOG_LADDER)), tail_scale=family.tail_scale)
-    return Basis(family, template, base, np.concatenate(columns, axis=1), np.concatenate(scales), projection)
-
-
-def _beside(data: Data, shared: Shared, family: Family) -> tuple[Surrogate, int]:
-    """What of the shared columns a family has: in a surrogate, and how many."""
-    quadratic = features.quadratic_size(data.s.shape[1])
-    if not family.monomials:
-        return data.template, quadratic
-    template = data.template._replace(variables=shared.variables, powers=shared.powers)
-    return template, quadratic + len(shared.variables)
-
-
-def _nystroem(gram):
-    """K^(-1/2) on the eigenvectors that carry more than 1e-11 of the largest eigenvalue."""
-    eigenvalues, vectors = np.linalg.eigh(gram)
-    kept = eigenvalues > 1e-11 * eigenvalues[-1]
-    return vectors[:, kept] / np.sqrt(eigenvalues[kept])
 
 
 def _evaluate(data: Data, shared: Shared, basis: Basis) -> Candidate | None:
@@ -465,33 +313,3 @@ def _without_negligible(problem: Problem, best: Candidate, coefficients) -> tupl
         variables=basis.template.variables[kept[of]], powers=basis.template.powers[kept[of]]
     )
     return basis._replace(template=template, base=int(kept[: basis.base].sum())), kept
-
-
-def unpack(basis: Basis, coefficients, scale, offset: float) -> Surrogate:
-    """The surrogate with these coefficients of the basis' columns."""
-    template, d = basis.template, len(basis.template.centre)
-    free, base = features.quadratic_size(d), basis.base
-    shared, extra = coefficients[:base] / scale, coefficients[base:] / basis.extra_scale
-    constant, linear, quadratic = features.unpack_quadratic(shared[:free], d)
-    surrogate = template._replace(
-        constant=constant + offset, linear=linear, quadratic=quadratic, monomials=shared[free:].copy()
-    )
-    if surrogate.kind == FOURIER:
-        size = len(surrogate.centres)
-        surrogate = surrogate._replace(weights=extra[:size].copy())
-        extra = extra[size:]
-    elif basis.projection is not None:
-        size = basis.projection.shape[1]
-        surrogate = surrogate._replace(weights=basis.projection @ extra[:size])
-        extra = extra[size:]
-    if len(surrogate.tails):
-        logs = len(LOG_LADDER)
-        _, tail_linear, tail_quadratic = features.unpack_quadratic(np.concatenate([[0.0], extra[logs:]]), d)
-        surrogate = surrogate._replace(
-            tails=extra[:logs].copy(), tail_linear=tail_linear, tail_quadratic=tail_quadratic
-        )
-    if basis.family.scales:
-        variables, rates = template.blocks.variables[template.known :], template.blocks.rates[template.known :]
-        blocks = scales.in_z(scales.unpack(extra, variables, rates, d), basis.maps)
-        surrogate = surrogate._replace(blocks=known_scales.beside(surrogate, blocks))
-    return surrogate
