@@ -15,7 +15,7 @@ from pymc_kameleon.steps import KamiltonianStep
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.scores import objective as score_matching
 from pymc_kameleon.surrogates.scores.lite import LiteSurrogate
-from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values import flattened
 from pymc_kameleon.surrogates.values.regression import affordable
 
 NOT_HERE = (
@@ -83,7 +83,7 @@ def _from_values(state: kamiltonian_state.State) -> Learned:
 
 def values_within(dynamics: Any, x: np.ndarray) -> np.ndarray:
     """The surrogate at the rows of x (n, d); -inf outside of the region where it is used."""
-    f = value_features.values(dynamics.surrogate, np.ascontiguousarray(x))
+    f = flattened.values(dynamics.surrogate, np.ascontiguousarray(x))
     out = surrogate_dynamics.reach(dynamics, (x - dynamics.surrogate.centre) @ dynamics.inverse.T)
     inside = (out < dynamics.radius) & (f < dynamics.ceiling)  # False for NaN
     return np.where(inside, f, -np.inf)

@@ -17,7 +17,7 @@ import numpy as np
 
 from pymc_kameleon.numerics.compiled import njit
 from pymc_kameleon.surrogates import rescaling
-from pymc_kameleon.surrogates.values.features import at, room
+from pymc_kameleon.surrogates.values.flattened import at, room
 
 
 @njit(cache=True)

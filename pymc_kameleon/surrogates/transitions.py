@@ -35,8 +35,9 @@ from pymc_kameleon.numerics.evaluations import Evaluations
 from pymc_kameleon.numerics.step_size import varied
 from pymc_kameleon.surrogates import rescaling, straightened, walls
 from pymc_kameleon.surrogates.rescaling import Rescaling
-from pymc_kameleon.surrogates.values import features
-from pymc_kameleon.surrogates.values.features import Flat, Surrogate, at, compose, flatten, moves_of, room, walls_of
+from pymc_kameleon.surrogates.values import flattened
+from pymc_kameleon.surrogates.values.features import Surrogate, compose
+from pymc_kameleon.surrogates.values.flattened import Flat, at, flatten, moves_of, room, walls_of
 
 # of D, in the largest distance that the chain has been at; of its ceiling above the highest value seen, and sqrt(d) / 2
 # more, and of what is as good as the chain's states below the least of theirs
@@ -161,15 +162,15 @@ def farthest(error: float) -> float:
 
 def walled(dynamics: Dynamics, evaluated: Evaluations, states: np.ndarray) -> Dynamics:
     """With walls to f, where points that f promises to be as good as the chain's ``states`` (m, d) had no density."""
-    least = features.values(dynamics.surrogate, states.copy()).min() - MARGIN
+    least = flattened.values(dynamics.surrogate, states.copy()).min() - MARGIN
     is_there = walls.is_there(evaluated.log_densities, least)
     if (~is_there).sum() < walls.FEWEST:
         return dynamics
     z = (evaluated.positions - dynamics.surrogate.centre) @ dynamics.inverse.T
-    promising = features.values(dynamics.surrogate, evaluated.positions.copy()) > least
+    promising = flattened.values(dynamics.surrogate, evaluated.positions.copy()) > least
     promising &= reach(dynamics, z) < dynamics.radius
     found = walls.learn(z[promising], is_there[promising])
-    return dynamics._replace(flat=features.walled(dynamics.flat, found))
+    return dynamics._replace(flat=flattened.walled(dynamics.flat, found))
 
 
 def to_z(dynamics: Dynamics, x: np.ndarray) -> np.ndarray:
@@ -343,7 +344,7 @@ def _transitions(
                 z[i] = new[i]
                 gradient[i] = new_gradient[i]
     accept_prob = accept_sum / trajectories if trajectories > 0 else np.nan
-    x = features.to_x(numbers, integers, z)
+    x = flattened.to_x(numbers, integers, z)
     return z, start_value, value - height, moved, accept_prob, gradients, energy_error, diverging, x
 
 

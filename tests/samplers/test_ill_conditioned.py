@@ -6,7 +6,7 @@ import pytest
 from pymc_kameleon.samplers.kamiltonian.values.sampler import ValueKamiltonian
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.values import features as value_features
-from pymc_kameleon.surrogates.values import preparation
+from pymc_kameleon.surrogates.values import flattened, preparation
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
 from tests.quadratics import CLOUDS, RATIOS, cloud, normal
@@ -39,7 +39,7 @@ def residual_sds(fit, chain, fresh, truth):
     """Of the surrogate as it is, and as the dynamics see it."""
     dynamics = dynamics_of(fit, chain, [fit.quadratic_error])
     seen = [surrogate_dynamics.value(dynamics, surrogate_dynamics.to_z(dynamics, x)) for x in fresh]
-    return np.std(value_features.values(fit.surrogate, fresh) - truth), np.std(seen - truth)
+    return np.std(flattened.values(fit.surrogate, fresh) - truth), np.std(seen - truth)
 
 
 @pytest.mark.parametrize("kind", CLOUDS)

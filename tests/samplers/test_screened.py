@@ -18,7 +18,7 @@ from pymc_kameleon.samplers.kamiltonian import trust
 from pymc_kameleon.samplers.kamiltonian.learner import Quality, unjudged
 from pymc_kameleon.samplers.screened import MOVE, Screened
 from pymc_kameleon.samplers.seam import Point, Proposal, Sampler, acceptance_probability
-from pymc_kameleon.surrogates.values import features
+from pymc_kameleon.surrogates.values import flattened
 from tests.samplers.test_seam import TARGET, frozen, tuned
 from tests.support import runs
 from tests.support.chains import Held, largest_change, through
@@ -42,7 +42,7 @@ def f(state, x):
     """The surrogate, by the other code that knows it; nothing outside D."""
     surface = state.dynamics
     z = surface.inverse @ (x - surface.surrogate.centre)
-    found = features.values(surface.surrogate, x[None])[0]
+    found = flattened.values(surface.surrogate, x[None])[0]
     return found if np.linalg.norm(z) < surface.radius and found < surface.ceiling else -math.inf
 
 

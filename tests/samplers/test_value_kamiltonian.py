@@ -21,7 +21,7 @@ from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates import walls
 from pymc_kameleon.surrogates.transitions import Arm
 from pymc_kameleon.surrogates.values import features as value_features
-from pymc_kameleon.surrogates.values import scales
+from pymc_kameleon.surrogates.values import flattened, scales
 from pymc_kameleon.surrogates.values.features import GAUSSIAN
 from pymc_kameleon.surrogates.values.library import Family
 from tests.support.chains import held, largest_change, run_chain, through, two_sample_z
@@ -72,7 +72,7 @@ def frozen_state(
     metric = np.array([[1.1, 0.0], [0.4, 0.8]])
     archive = rng.standard_normal((60, d)) + surrogate.centre
     dynamics = surrogate_dynamics.make_dynamics(surrogate, metric, archive, 0.45)
-    dynamics = dynamics._replace(flat=value_features.walled(dynamics.flat, walls))
+    dynamics = dynamics._replace(flat=flattened.walled(dynamics.flat, walls))
     state = held(ValueKamiltonian, np.zeros(d))
     return state._replace(
         walk=held(AdaptiveMetropolis, np.zeros(d), covariance="identity").freeze(),
@@ -174,7 +174,7 @@ def slow_transitions(
     d = len(z)
 
     def density(z):
-        (value,), (gradient,) = value_features.values_and_slopes(surrogate, (metric @ z)[None])
+        (value,), (gradient,) = flattened.values_and_slopes(surrogate, (metric @ z)[None])
         value -= walls.height(walled, z)
         return temperature * value, temperature * metric.T @ gradient
 
@@ -210,7 +210,7 @@ def slow_transitions(
 def arguments(rng, dynamics, z, arm, temperature=1.0):
     return (
         dynamics.surrogate, dynamics.metric, dynamics.archive, dynamics.rescaling,
-        value_features.walls_of(*dynamics.flat), z, dynamics.step_size, arm.time, arm.spread, arm.jumps, temperature,
+        flattened.walls_of(*dynamics.flat), z, dynamics.step_size, arm.time, arm.spread, arm.jumps, temperature,
         dynamics.radius, dynamics.ceiling,
         rng.standard_normal((arm.transitions, len(z))), rng.random((arm.transitions, 7)),
     )  # fmt: skip
@@ -309,7 +309,7 @@ def test_tuning_finds_a_surrogate_that_is_right_about_the_banana(tuned):
     state = tuned[0].freeze()
     truth = np.random.default_rng(0).standard_normal((500, 2)) * [10.0, 1.0]
     truth[:, 1] += 0.1 * (truth[:, 0] ** 2 - 100.0)
-    f = value_features.values(state.dynamics.surrogate, truth)
+    f = flattened.values(state.dynamics.surrogate, truth)
     error = np.array([banana(x) for x in truth]) - f
     assert np.std(error) < 0.05, "a quartic polynomial holds the banana exactly"
     assert state.fit.error < 0.05

@@ -7,7 +7,7 @@ import pytest
 
 from pymc_kameleon.samplers.kamiltonian.values import tuning
 from pymc_kameleon.surrogates import transitions
-from pymc_kameleon.surrogates.values import features, known_scales, regression
+from pymc_kameleon.surrogates.values import features, flattened, known_scales, regression
 from pymc_kameleon.surrogates.values.known_scales import KnownScale
 from tests.support.differences import slopes
 from tests.support.known_scales import plain
@@ -62,9 +62,9 @@ def test_in_a_surrogate_they_are_the_formula():
     f = f._replace(blocks=blocks, known=len(KNOWN), known_linear=linear)
     x = centre + 0.7 * rng.standard_normal((20, D))
     expected = np.array([plain(KNOWN, row) for row in x])
-    np.testing.assert_allclose(np.ptp(features.values(f, x) - expected), 0.0, atol=1e-9)
+    np.testing.assert_allclose(np.ptp(flattened.values(f, x) - expected), 0.0, atol=1e-9)
     h = 1e-3
-    at = lambda z: features.values(f, (centre + scale * (factor @ z))[None])[0]  # noqa: E731
+    at = lambda z: flattened.values(f, (centre + scale * (factor @ z))[None])[0]  # noqa: E731
     steps = h * np.eye(D)
     numeric = [[at(a + b) - at(a - b) - at(b - a) + at(-a - b) for a in steps] for b in steps]
     rows = blocks.rates[:, None] * factor[blocks.variables]
@@ -100,20 +100,20 @@ def test_compiled_value_and_gradient_beside_power_tails(reach):
     x = data(3, 30)[0]
     s = (x - whole.centre) / whole.scale
     known = np.array([plain(KNOWN, row) for row in x])
-    value, gradient = features.values_and_slopes(whole, s)
-    np.testing.assert_allclose(np.ptp(value - features.values(rest, x) - known), 0.0, atol=1e-7)
+    value, gradient = flattened.values_and_slopes(whole, s)
+    np.testing.assert_allclose(np.ptp(value - flattened.values(rest, x) - known), 0.0, atol=1e-7)
     if math.isfinite(reach):
-        assert np.abs(features.values(rest, x) - features.values(rest._replace(reach=math.inf), x)).max() > 0.1
+        assert np.abs(flattened.values(rest, x) - flattened.values(rest._replace(reach=math.inf), x)).max() > 0.1
     for row, by_s in zip(s[:5], gradient, strict=False):
-        numeric = slopes(lambda at: features.values_and_slopes(whole, at[None])[0][0], row)
+        numeric = slopes(lambda at: flattened.values_and_slopes(whole, at[None])[0][0], row)
         np.testing.assert_allclose(by_s, numeric, rtol=1e-4, atol=1e-4)
     metric = transitions.metric(fit.whiten_factor, fit.curvature, fit.quadratic_error)
     dynamics = transitions.make_dynamics(whole, metric, x, 0.3)
     for row, expected in zip(x, value, strict=True):
         z = transitions.to_z(dynamics, row)
         assert transitions.value(dynamics, z) == pytest.approx(expected, rel=1e-8)
-        by_z, buffer, other = np.empty(D), *np.empty((2, features.room(D, dynamics.flat[1])))
-        half = features.at(*dynamics.flat, 0.5, z, by_z, buffer, other)
+        by_z, buffer, other = np.empty(D), *np.empty((2, flattened.room(D, dynamics.flat[1])))
+        half = flattened.at(*dynamics.flat, 0.5, z, by_z, buffer, other)
         assert half == pytest.approx(0.5 * expected, rel=1e-8)
     numeric = slopes(lambda at: 0.5 * transitions.value(dynamics, at), z)
     np.testing.assert_allclose(by_z, numeric, rtol=1e-4, atol=1e-4)
@@ -132,7 +132,7 @@ def test_a_neck_where_nothing_has_been_is_right():
     """The control: what is learned of the same points is wrong there by more than nats."""
     x = neck()
     truth = np.array([log_density(row, 1.0) for row in x])
-    known, learned = (features.values(fitted(known, counts=1.0).surrogate, x) for known in (KNOWN, ()))
+    known, learned = (flattened.values(fitted(known, counts=1.0).surrogate, x) for known in (KNOWN, ()))
     assert np.abs(known - truth).max() < 0.3
     assert np.abs(learned - truth).max() > 2.0
 
@@ -145,13 +145,13 @@ def test_one_is_found_beside_what_is_known():
     assert len(fit.surrogate.blocks.rates) > 1
     np.testing.assert_array_equal(fit.surrogate.blocks.rates[0], -2.0 * fit.surrogate.scale[0])
     x, y = data(7, 200)
-    assert np.abs(features.values(fit.surrogate, x) - y).max() < 0.3
+    assert np.abs(flattened.values(fit.surrogate, x) - y).max() < 0.3
 
 
 def test_without_any_no_bit_changes():
     x, y = data(2)
     fits = [regression.fit(np.random.default_rng(0), x, y, x[:300], y[:300], **more) for more in ({}, {"known": ()})]
-    np.testing.assert_array_equal(*(features.values(fit.surrogate, x) for fit in fits))
+    np.testing.assert_array_equal(*(flattened.values(fit.surrogate, x) for fit in fits))
 
 
 def test_curvature_is_that_of_all():

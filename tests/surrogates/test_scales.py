@@ -9,7 +9,15 @@ from pymc_kameleon.samplers.pooled import elite
 from pymc_kameleon.surrogates import rescaling, straightened
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
 from pymc_kameleon.surrogates.transitions import Arm
-from pymc_kameleon.surrogates.values import features, known_scales, least_squares, regression, scale_basis, scales
+from pymc_kameleon.surrogates.values import (
+    features,
+    flattened,
+    known_scales,
+    least_squares,
+    regression,
+    scale_basis,
+    scales,
+)
 from pymc_kameleon.surrogates.values.columns import share_columns, unpack
 from pymc_kameleon.surrogates.values.library import LIBRARY, parts
 from pymc_kameleon.surrogates.values.preparation import prepare
@@ -49,7 +57,7 @@ def test_compiled_value_and_gradient(d):
         return f.linear @ s + plain_blocks(f.blocks, f.whiten @ s, s)
 
     for s in rng.standard_normal((5, d)):
-        (value,), (gradient,) = features.values_and_slopes(f, s[None])
+        (value,), (gradient,) = flattened.values_and_slopes(f, s[None])
         assert value == pytest.approx(plain(s), rel=1e-10)
         np.testing.assert_allclose(gradient, slopes(plain, s), rtol=1e-6, atol=1e-6)
 
@@ -149,7 +157,7 @@ def test_a_scale_is_found_and_learned(draw, n, block, error):
     found = {}
     for library in ((*LIBRARY[:1], SCALES), WITHOUT):
         f = regression.fit(rng, x, y, x[: n // 2], y[: n // 2], library=library)
-        wrong = features.values(f.surrogate, fresh)[top] - truth[top]
+        wrong = flattened.values(f.surrogate, fresh)[top] - truth[top]
         found[library] = f, float(np.median(np.abs(wrong - np.median(wrong))))
     (fit, own), (_, other) = found.values()
     blocks = fit.surrogate.blocks
@@ -200,7 +208,7 @@ def test_scales_and_monomials_are_learned_beside_each_other(monkeypatch):
     off = {}
     for name, library in {"both": LIBRARY, "either": tuple(f for f in LIBRARY if f is not BESIDE)}.items():
         fit = regression.fit(rng, x, y, x[:400], y[:400], library=library)
-        off[name] = np.median(np.abs(features.values(fit.surrogate, fresh)[top] - truth[top]))
+        off[name] = np.median(np.abs(flattened.values(fit.surrogate, fresh)[top] - truth[top]))
         if name == "both":
             assert fit.family == "scales+polynomial"
             assert fit.surrogate.reach < math.inf  # a quartic goes on upwards somewhere, and a scale's blocks do not
@@ -260,7 +268,7 @@ def test_the_fit_is_weighted_least_squares_made_concave():
     )
     surrogate = unpack(basis, made, shared.scale[:free], data.offset)
     at = data.template.centre + data.template.scale * data.s
-    np.testing.assert_allclose(features.values(surrogate, at), columns @ made + data.offset)
+    np.testing.assert_allclose(flattened.values(surrogate, at), columns @ made + data.offset)
     assert np.linalg.eigvalsh(surrogate.blocks.quadratic[0]).max() < 1e-10
 
 
@@ -297,7 +305,7 @@ def dynamics_with_a_scale(radius=2.3):
 
 def with_moves(dynamics, moves):
     composed = features.compose(dynamics.surrogate, dynamics.metric)
-    flat = features.flatten(composed, dynamics.metric, dynamics.inverse, moves)
+    flat = flattened.flatten(composed, dynamics.metric, dynamics.inverse, moves)
     return dynamics._replace(rescaling=moves, flat=flat)
 
 
@@ -408,8 +416,8 @@ def test_straightened_leapfrog_agrees_with_the_plain_version(make, temperature):
     for _ in range(5):
         z, momentum = 0.7 * rng.standard_normal(d), rng.standard_normal(d)
         new, gradient, by_new = np.empty(d), np.empty(d), np.empty(d)
-        spare = np.empty((2, features.room(d, dynamics.flat[1])))
-        value = features.at(*dynamics.flat, temperature, z, gradient, *spare)
+        spare = np.empty((2, flattened.room(d, dynamics.flat[1])))
+        value = flattened.at(*dynamics.flat, temperature, z, gradient, *spare)
         new_value, log_ratio, stability, inside, gradients = straightened.leapfrog(
             *dynamics.flat, dynamics.rescaling, temperature, z, value, gradient, momentum, 0.2, 6, math.inf, new, by_new
         )
@@ -474,12 +482,12 @@ ONLY = {"trajectories": Arm(3, 1.6, 0.4, 0.0), "jumps": Arm(6, 1.6, 0.4, 1.0)}
 def by_hand(dynamics, starts, kind, with_jacobian):
     """Six moves, or trajectories, with the inner test here; ``with_jacobian=False`` leaves log |J| out of it."""
     d = starts.shape[1]
-    rng, moves, size = np.random.default_rng(13), dynamics.rescaling, features.room(d, dynamics.flat[1])
+    rng, moves, size = np.random.default_rng(13), dynamics.rescaling, flattened.room(d, dynamics.flat[1])
     (gradient, by_new), spare = np.empty((2, d)), np.empty((2, size))
     ends = starts.copy()
     for z in ends:
         for _ in range(6):
-            value = features.at(*dynamics.flat, 1.0, z, gradient, *spare)
+            value = flattened.at(*dynamics.flat, 1.0, z, gradient, *spare)
             new, normals = np.empty(d), rng.standard_normal(d)
             if kind == "jumps":
                 jacobian = rescaling.move(moves, z, 0.5, rng.random(), normals[0], new)
@@ -603,7 +611,7 @@ def test_the_neck_is_not_the_top_of_all(learned):
     """For chains that learn together: those in the neck are not the ones that the others have to follow."""
     x, y, dynamics = learned
     neck = in_the_neck(x[:100])
-    deep = features.values(dynamics.surrogate, neck)
+    deep = flattened.values(dynamics.surrogate, neck)
     assert np.median(deep) > y.max() + 5.0  # the control: as they are
     levelled = elite.heights(dynamics, neck, deep)
     assert np.median(levelled) < elite.heights(dynamics, x, y).max()

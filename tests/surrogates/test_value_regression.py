@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from pymc_kameleon.surrogates import transitions
-from pymc_kameleon.surrogates.values import features, least_squares, monomials, power_tails, regression
+from pymc_kameleon.surrogates.values import (
+    features,
+    flattened,
+    least_squares,
+    monomials,
+    power_tails,
+    products,
+    regression,
+)
 from pymc_kameleon.surrogates.values.columns import build, share_columns, unpack
 from pymc_kameleon.surrogates.values.features import FOURIER, GAUSSIAN, LOG_LADDER, NONE, PAIRWISE
 from pymc_kameleon.surrogates.values.library import LIBRARY
@@ -72,12 +80,12 @@ def test_compiled_value_and_gradient(d, kind, reach, top, every):
     rng = np.random.default_rng(d)
     f = random_surrogate(rng, d, kind)._replace(reach=reach, slope=1.7, top=top)
     f = f._replace(variables=f.variables[::every], powers=f.powers[::every], monomials=f.monomials[::every])
-    assert d == 1 or (features.products.make(f, d)[4].size > 0) == (every == 1)
+    assert d == 1 or (products.make(f, d)[4].size > 0) == (every == 1)
     points = f.centre + f.scale * rng.standard_normal((5, d))
     oracle = partial(plain_value_with_power_tails, f)
-    np.testing.assert_allclose(features.values(f, points), [*map(oracle, points)], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(flattened.values(f, points), [*map(oracle, points)], rtol=1e-10, atol=1e-10)
     for x in points:
-        gradient = features.values_and_slopes(f, ((x - f.centre) / f.scale)[None])[1][0]
+        gradient = flattened.values_and_slopes(f, ((x - f.centre) / f.scale)[None])[1][0]
         differences = slopes(lambda s: oracle(f.centre + f.scale * s), (x - f.centre) / f.scale)
         np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-6)
 
@@ -98,8 +106,8 @@ def test_in_the_coordinates_of_the_dynamics_it_is_the_same(kind, reach):
         low = dynamics._replace(ceiling=value - 1.0)
         near = dynamics._replace(radius=0.5 * math.sqrt(z @ z))
         assert transitions.value_inside(low, one) == transitions.value_inside(near, one) == -math.inf
-        gradient, space = np.empty(3), np.empty((2, features.room(3, dynamics.flat[1])))
-        features.at(*dynamics.flat, 0.5, z, gradient, *space)
+        gradient, space = np.empty(3), np.empty((2, flattened.room(3, dynamics.flat[1])))
+        flattened.at(*dynamics.flat, 0.5, z, gradient, *space)
         differences = slopes(partial(transitions.value, dynamics), z)
         np.testing.assert_allclose(gradient, 0.5 * differences, rtol=1e-6, atol=1e-6)
 
@@ -155,13 +163,13 @@ def test_monomials_that_are_nothing_beside_the_error_are_left_out(monkeypatch):
     data = problem(rng, quartic_along_one, 4)
     f, far = regression.fit(np.random.default_rng(5), *data).surrogate, 1.5 * data[0]
     assert len(f.monomials) == len(f.variables) == len(f.powers) == 3  # of x_0 about the centre
-    np.testing.assert_allclose(features.values(f, far), [*map(quartic_along_one, far)], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(flattened.values(f, far), [*map(quartic_along_one, far)], rtol=1e-6, atol=1e-6)
     data = problem(rng, smooth, 3)
     few = regression.fit(np.random.default_rng(5), *data, library=POLYNOMIAL)
     monkeypatch.setattr(regression, "NEGLIGIBLE", 0.0)
     every = regression.fit(np.random.default_rng(5), *data, library=POLYNOMIAL)
     assert 0 < len(few.surrogate.monomials) < len(every.surrogate.monomials) == 25
-    apart = features.values(few.surrogate, data[2]) - features.values(every.surrogate, data[2])
+    apart = flattened.values(few.surrogate, data[2]) - flattened.values(every.surrogate, data[2])
     assert 0.0 < np.std(apart) < 0.3 * few.error
 
 
@@ -197,12 +205,12 @@ def test_a_fit_is_weighted_ridge_regression(family, monkeypatch):
         system = np.concatenate([columns * root[:, None], np.diag(np.sqrt(penalty))])
         right = np.concatenate([data.y * root, np.zeros(p)])
         expected = np.linalg.lstsq(system, right, rcond=None)[0]
-        found = features.values(solved(ridge), at)
+        found = flattened.values(solved(ridge), at)
         np.testing.assert_allclose(found, columns @ expected + data.offset, rtol=1e-8, atol=1e-8)
     # the fit itself is this at the ridge that it chose
     if fitted.family == family.name and fitted.relative_error == 0.15:
-        found = features.values(fitted.surrogate._replace(reach=math.inf), x)
-        np.testing.assert_allclose(found, features.values(solved(fitted.ridge), x), rtol=1e-5, atol=1e-5)
+        found = flattened.values(fitted.surrogate._replace(reach=math.inf), x)
+        np.testing.assert_allclose(found, flattened.values(solved(fitted.ridge), x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +227,7 @@ def test_targets_inside_a_family_are_recovered(log_density, d, family, error):
     spread = 3.0 if log_density is student else 1.5
     fitted = regression.fit(rng, *problem(rng, log_density, d, spread=spread))
     test = rng.standard_normal((300, d))
-    residual = features.values(fitted.surrogate, test) - [log_density(x) for x in test]
+    residual = flattened.values(fitted.surrogate, test) - [log_density(x) for x in test]
     assert np.std(residual) < error
     if family is not None:
         assert fitted.family.startswith(family)
@@ -237,10 +245,10 @@ def test_tails_extrapolate_where_kernels_cannot():
         if family.name in ("tails4", "polynomial+gaussian4"):
             fitted = regression.fit(rng, *data, library=(family,))
             as_fitted = fitted.surrogate._replace(reach=math.inf)
-            values = features.values(as_fitted, far)
+            values = flattened.values(as_fitted, far)
             errors[family.name] = np.median(np.abs(values - truth) / np.abs(truth))
             if family.name == "tails4":  # with the power, which falls no faster: too high, and never too low
-                assert (values - features.values(fitted.surrogate, far)).max() <= 1e-9
+                assert (values - flattened.values(fitted.surrogate, far)).max() <= 1e-9
     assert errors["tails4"] < 0.1
     assert errors["polynomial+gaussian4"] > 0.5
 
@@ -262,12 +270,14 @@ def test_tails_are_powers_where_those_of_a_logit_are():
     f = regression.fit(np.random.default_rng(5), x, y, chain, chain_y, library=POLYNOMIAL).surrogate
     far = np.column_stack([np.linspace(7.0, 12.0, 6), 0.3 * np.linspace(7.0, 12.0, 6)])
     truth = np.array([touches_an_end(row) for row in far])
-    below = truth - features.values(f, far)
+    below = truth - flattened.values(f, far)
     assert below.max() < 0.1  # a chain is held nowhere
     assert below.min() > -3.0  # and what is lost is little
     assert f.top == pytest.approx(y.max())
     # the control: as it was fitted
-    assert (truth - features.values(f._replace(reach=math.inf), far)).max() > 10.0, "such a polynomial would not matter"
+    assert (truth - flattened.values(f._replace(reach=math.inf), far)).max() > 10.0, (
+        "such a polynomial would not matter"
+    )
 
 
 def test_power_tails_hold_little_that_is_not_there():
@@ -291,7 +301,7 @@ def test_a_fit_is_determined_by_its_seed_and_ignores_points_without_a_density():
     np.testing.assert_array_equal(first.surrogate.weights, second.surrogate.weights)
     extended = np.concatenate([x, x[:50] + 9.0]), np.concatenate([y, np.full(50, -np.inf)])
     third = regression.fit(np.random.default_rng(1), *extended, chain, chain_y)
-    np.testing.assert_array_equal(features.values(first.surrogate, x), features.values(third.surrogate, x))
+    np.testing.assert_array_equal(flattened.values(first.surrogate, x), flattened.values(third.surrogate, x))
 
 
 def test_work_is_capped(monkeypatch):

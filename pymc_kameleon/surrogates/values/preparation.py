@@ -4,7 +4,7 @@ import numpy as np
 import scipy
 
 from pymc_kameleon.numerics import checks
-from pymc_kameleon.surrogates.values import features, known_scales, power_tails
+from pymc_kameleon.surrogates.values import features, flattened, known_scales, power_tails
 from pymc_kameleon.surrogates.values.least_squares import root, whiten
 from pymc_kameleon.surrogates.values.library import Data
 
@@ -16,7 +16,7 @@ def without_noise(positions, log_densities, previous):
     """
     if previous is None:
         return log_densities
-    smooth = features.values(previous.surrogate, np.ascontiguousarray(positions))
+    smooth = flattened.values(previous.surrogate, np.ascontiguousarray(positions))
     agree = np.abs(smooth - log_densities) < 4.0 * previous.residual_sd
     return np.where(agree, smooth, log_densities)
 
@@ -53,7 +53,7 @@ def prepare(
     if known:
         blocks, linear = known_scales.in_surrogate(known, centre, scale, factor)
         template = template._replace(blocks=blocks, known=len(known), known_linear=linear)
-        y = heights - features.values_and_slopes(template, np.ascontiguousarray(s))[0]
+        y = heights - flattened.values_and_slopes(template, np.ascontiguousarray(s))[0]
     return Data(
         s=s,
         u=(s - origin) @ frame.T,

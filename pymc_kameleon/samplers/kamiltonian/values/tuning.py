@@ -17,7 +17,7 @@ from pymc_kameleon.samplers.kamiltonian.values import worth as kamiltonian_worth
 from pymc_kameleon.samplers.kamiltonian.values.state import WALK, Companions, Learning, Noise, State
 from pymc_kameleon.samplers.seam import Outcome, acceptance_probability
 from pymc_kameleon.surrogates import transitions as surrogate_dynamics
-from pymc_kameleon.surrogates.values import features as value_features
+from pymc_kameleon.surrogates.values import flattened
 from pymc_kameleon.surrogates.values import regression as value_regression
 from pymc_kameleon.surrogates.values.features import quadratic_size
 
@@ -207,7 +207,7 @@ def _recent_share(state: State, quality: Quality) -> float:
     """Mean share that the chain's last states would have: small where it has come to another place than it was."""
     learning, past = state.learning, state.walk.history
     last = slice(max(0, past.size - 100), past.size)
-    values = value_features.values(state.fit.surrogate, np.ascontiguousarray(past.buffer[last]))
+    values = flattened.values(state.fit.surrogate, np.ascontiguousarray(past.buffer[last]))
     residuals = learning.chain_log_densities.buffer[last, 0] - values
     excess = residuals - quality.typical - trust.slack(quality.residual_sd)
     return float(np.exp(-np.maximum(0.0, excess)).mean())
