@@ -600,7 +600,7 @@ MUTATIONS = [
     Mutation("surrogates/values/known_scales", "at_centre = matrix @ (scale[:, None] * factor), matrix @ centre + offset",
              "at_centre = matrix @ (scale[:, None] * factor), matrix @ centre", "priors about another place",
              "surrogates/test_known_scales.py"),
-    Mutation("surrogates/values/preparation", "        y = heights - features", "        y = heights - 0.0 * features",
+    Mutation("surrogates/values/preparation", "        y = heights - flattened", "        y = heights - 0.0 * flattened",
              "what is known is learned, and counted twice", "surrogates/test_known_scales.py"),
     Mutation("surrogates/values/known_scales", " + (rows.T * f.blocks.constants[: f.known]) @ rows", "",
              "a metric that does not see what a scale bends", "surrogates/test_known_scales.py"),
