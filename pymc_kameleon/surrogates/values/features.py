@@ -31,7 +31,9 @@ import numpy as np
 from pymc_kameleon.surrogates.values import scales
 from pymc_kameleon.surrogates.values.sums import LOG_LADDER
 
-NONE, GAUSSIAN, PAIRWISE, FOURIER = 0, 1, 2, 3  # values of Surrogate.kind
+# Values of Surrogate.kind. What ``njit`` compiles holds them, and by this word its cache is of this file, too: see
+# numerics.compiled.
+NONE, GAUSSIAN, PAIRWISE, FOURIER = 0, 1, 2, 3
 
 
 class Surrogate(NamedTuple):
