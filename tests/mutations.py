@@ -600,6 +600,8 @@ MUTATIONS = [
     Mutation("surrogates/values/known_scales", "at_centre = matrix @ (scale[:, None] * factor), matrix @ centre + offset",
              "at_centre = matrix @ (scale[:, None] * factor), matrix @ centre", "priors about another place",
              "surrogates/test_known_scales.py"),
+    Mutation("surrogates/values/preparation", "    return np.where(agree, smooth, log_densities)", "    return log_densities",
+             "weights follow the noise", "surrogates/test_value_regression.py -k follow_the_noise"),
     Mutation("surrogates/values/preparation", "        y = heights - flattened", "        y = heights - 0.0 * flattened",
              "what is known is learned, and counted twice", "surrogates/test_known_scales.py"),
     Mutation("surrogates/values/known_scales", " + (rows.T * f.blocks.constants[: f.known]) @ rows", "",

@@ -365,3 +365,30 @@ def test_held_out_points_have_no_say_in_which_monomials_are_tried():
     chosen = [share_columns(data._replace(y=v), True) for v in (data.y, other, other[::-1])]
     assert chosen_monomials(chosen[0]) == chosen_monomials(chosen[1])
     assert chosen_monomials(chosen[0]) != chosen_monomials(chosen[2])
+
+
+def test_weights_do_not_follow_the_noise(monkeypatch):
+    """They are of the depth that the last fit says. Taken from the values (the control) they believe what noise has
+    lifted, and f comes out too high far out.
+    """
+
+    def too_high_far_out(seed):
+        rng, centre = np.random.default_rng(seed), np.random.default_rng(9).standard_normal((500, 2))
+        x = rng.standard_normal((1500, 2)) * np.repeat([1.0, 3.0], 750)[:, None]
+        y, chain = -0.5 * np.square(x).sum(axis=1) + 2.0 * rng.standard_normal(1500), slice(300)
+        f = None
+        for _ in range(3):
+            f = regression.fit(rng, x, y, x[chain], y[chain], f, library=LIBRARY[:1])
+        near, far = (
+            (flattened.values(f.surrogate, at) + 0.5 * np.square(at).sum(axis=1)).mean()
+            for at in (centre, 3.0 * centre)
+        )
+        return far - near
+
+    def error(seeds):
+        found = np.array([*map(too_high_far_out, seeds)])
+        return found.mean() / (found.std(ddof=1) / math.sqrt(len(found)))  # in standard errors
+
+    assert abs(error(range(40))) < 4.0
+    monkeypatch.setattr(regression, "without_noise", lambda positions, log_densities, previous: log_densities)
+    assert error(range(40)) > 4.0

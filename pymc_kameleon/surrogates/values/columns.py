@@ -1,4 +1,4 @@
-"""The columns of a surrogate's families, and the surrogate that coefficients of them are."""
+"""The columns of a family side by side, as they are fitted, and back: the surrogate that their coefficients make."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Feature families for a surrogate of the log density, and the columns to fit it with.
+"""A surrogate of the log density: its terms, and each as a matrix over points.
 
 Everything lives in standardised coordinates s = (x - centre) / scale and ones that are whitened: z =
 W s by the chain, u = V (s - o) by the points of the fit. A surrogate is

@@ -45,7 +45,7 @@ RELATIVE_ERROR = 0.15  # c
 FLOOR = (0.3, 2.0)  # range of s0
 NEGLIGIBLE = 0.1  # of the error, the weighted root mean square of monomials that are left out together
 EXACT = 1e-6  # weighted held-out squared error of what a family has in it, with its tails
-# Multiply-adds of one search's candidates. With what is beside them up to 30 s of a core at d = 20, 160 at d = 50,
+# Multiply-adds of one search's candidates. With what is beside them some 36 s of a core at d = 20, 220 at d = 50,
 # where looking for scales, which is not among them, takes half (benchmarks/results/cost.md)
 MAX_WORK = 4e10
 
